@@ -1,0 +1,121 @@
+"""`headrace run MODULE:PIPELINE`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.output import Format, Output, OutputOption
+from headrace.engine.settings import Mode, RunSettings
+from headrace.log.broker import default_bootstrap
+
+if TYPE_CHECKING:
+    from headrace.engine.progress import Progress, Record
+    from headrace.engine.run import Run
+
+Target = Annotated[str, typer.Argument(help="module:pipeline, as in examples.fraud:fraud", metavar="MODULE:PIPELINE")]
+Bootstrap = Annotated[
+    str | None, typer.Option("--bootstrap", help="address of a Kafka broker; default: this project's embedded one")
+]
+
+
+def run(
+    target: Target,
+    mode: Annotated[Mode, typer.Option(help="auto catches up in micro-batches, then switches to real time")] = Mode.AUTO,
+    bootstrap: Bootstrap = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="folder to continue from; default: one per pipeline in the state directory")
+    ] = None,
+    checkpoint_interval: Annotated[
+        int, typer.Option(min=5, help="real time: seconds between checkpoints; each costs a moment of tail latency")
+    ] = RunSettings.checkpoint_interval_ms // 1000,
+    state_partitions: Annotated[
+        int, typer.Option(min=1, help="state stores; fixed once a checkpoint exists")
+    ] = RunSettings.state_partitions,
+    max_rows: Annotated[int, typer.Option(min=1, help="bound of a micro-batch")] = RunSettings.max_rows_per_batch,
+    progress_file: Annotated[
+        Path | None, typer.Option(help="append progress records here, as JSON lines")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="show what Spark logs")] = False,
+    output: OutputOption = Format.TEXT,
+) -> None:
+    """Run a pipeline until Ctrl-C (or, with --mode replay, to the end of what is in the log)."""
+    from headrace.engine.load import load_pipeline
+    from headrace.engine.progress import to_file
+    from headrace.engine.run import Run
+
+    out = Output.of(output)
+    save = to_file(progress_file) if progress_file is not None else None
+
+    def on_record(record: Record) -> None:
+        if save is not None:
+            save(record)
+        out.record(asdict(record), _line(record))
+
+    pipeline = load_pipeline(target)
+    settings = RunSettings(
+        checkpoint_interval_ms=checkpoint_interval * 1000, state_partitions=state_partitions, max_rows_per_batch=max_rows
+    )
+    job = Run(
+        pipeline,
+        bootstrap=bootstrap or default_bootstrap(),
+        mode=mode,
+        checkpoint=checkpoint,
+        settings=settings,
+        on_progress=on_record,
+        report=lambda message: print(message, file=sys.stderr, flush=True),
+        verbose=verbose or "--verbose" in sys.argv,
+    )
+    _run(job)
+
+
+def _run(job: Run) -> None:
+    """Until it ends or a signal asks for the end; a second signal does not wait."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        job.stop()
+
+    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        job.start()
+        # PySpark installs its own handler for Ctrl-C when a session starts.
+        for number in handlers:
+            signal.signal(number, ask)
+        job.wait()
+    finally:
+        job.close()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _line(record: Record) -> str:
+    from headrace.engine.progress import Progress
+
+    if not isinstance(record, Progress):
+        return f"{record.query}: {record.event} ({record.mode})" + (f", {record.message}" if record.message else "")
+    return _progress_line(record)
+
+
+def _progress_line(p: Progress) -> str:
+    lag = "" if p.lag is None else f", lag {p.lag:,}"
+    sides = ", ".join(
+        f"{name.replace('_', ' ')} {count:,}"
+        for name, count in (
+            ("late", p.late),
+            ("duplicates", p.duplicates),
+            ("quarantined", p.quarantined),
+            ("dead_letters", p.dead_letters),
+        )
+        if count
+    )
+    return (
+        f"{p.query}: batch {p.batch}, {p.input_rows:,} rows in {p.batch_ms / 1000:.1f} s ({p.rows_per_second:,.0f}/s){lag}, "
+        f"state {p.state_rows:,} rows {p.state_bytes / 1e6:.1f} MB" + (f", {sides}" if sides else "")
+    )

@@ -1,0 +1,121 @@
+"""What a run of the demo came to: one JSON object for machines, a few lines for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.demo.accounting import Figures, Outcome
+
+if TYPE_CHECKING:
+    from examples.fraud.truth import Score
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The end of a run. `injected` counts the kinds of records that were sent (see the generator)."""
+
+    figures: Figures
+    score: Score
+    injected: dict[str, int]
+    undelivered: int
+    warmup_seconds: float
+    failure: str | None = None
+
+    @property
+    def lost(self) -> int:
+        """Transactions that never came out, and flagged ones that gave no alert."""
+        return self.figures.lost + self.figures.missing_alerts
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether nothing was lost."""
+        return self.lost == 0 and self.failure is None
+
+    def to_json(self) -> str:
+        """The last line of the demo."""
+        outcomes = self.figures.outcomes
+        return json.dumps(
+            {
+                "transactions": self.figures.produced,
+                "alerts": self.figures.alerts,
+                "p50_ms": self.figures.p50_ms,
+                "p95_ms": self.figures.p95_ms,
+                "p99_ms": self.figures.p99_ms,
+                "precision": _rounded(self.score.precision),
+                "recall": _rounded(self.score.recall),
+                "late": outcomes[Outcome.LATE],
+                "dead_letters": outcomes[Outcome.DEAD_LETTER],
+                "lost": self.lost,
+                "duplicated": self.figures.duplicated,
+                "duplicates": outcomes[Outcome.DUPLICATE],
+                "quarantined": outcomes[Outcome.QUARANTINED],
+            }
+        )
+
+    def render(self) -> RenderableType:
+        """The same for people."""
+        figures, score = self.figures, self.score
+        verdict = (
+            Text("Every transaction is accounted for.", style="bold green")
+            if self.lost == 0
+            else Text(f"{self.lost:,} of {figures.produced:,} transactions are lost.", style="bold red")
+        )
+        facts = Table.grid(padding=(0, 2))
+        facts.add_row("transactions", f"{figures.produced:,}{self._undelivered()}")
+        facts.add_row("outcomes", self._outcomes())
+        facts.add_row("written twice", f"{figures.duplicated:,}")
+        facts.add_row(
+            "latency of decisions",
+            f"p50 {_ms(figures.p50_ms)}, p95 {_ms(figures.p95_ms)}, p99 {_ms(figures.p99_ms)}, producer to consumer, "
+            f"{figures.measured:,} decisions after {self.warmup_seconds:g} s of warm-up",
+        )
+        facts.add_row(
+            "flags",
+            f"{score.flagged:,}, of which {len(score.false_flags):,} on honest transactions; "
+            f"precision {_share(score.precision)}, recall {_share(score.recall)}",
+        )
+        return Group(Text(), verdict, facts, self._frauds(), *self._trouble(), Text())
+
+    def _undelivered(self) -> str:
+        return f" (and {self.undelivered:,} that the log did not take)" if self.undelivered else ""
+
+    def _outcomes(self) -> str:
+        parts = [f"{self.figures.outcomes[Outcome.DECIDED]:,} decided"]
+        for outcome, name, cause in (
+            (Outcome.LATE, "late", "straggler"),
+            (Outcome.DUPLICATE, "duplicate", "duplicate"),
+            (Outcome.QUARANTINED, "quarantined", "future"),
+            (Outcome.DEAD_LETTER, "dead letters", "malformed"),
+        ):
+            parts.append(f"{self.figures.outcomes[outcome]:,} {name} (sent: {self.injected.get(cause, 0):,} {cause})")
+        return ", ".join(parts)
+
+    def _frauds(self) -> Table:
+        table = Table(box=None, padding=(0, 2), pad_edge=False)
+        table.add_column("fraud")
+        table.add_column("injected", justify="right")
+        table.add_column("flagged", justify="right")
+        for kind, injected in self.score.injected.items():
+            table.add_row(kind.replace("_", " "), f"{injected:,}", f"{self.score.caught[kind]:,}")
+        return table
+
+    def _trouble(self) -> list[Text]:
+        return [Text(self.failure, style="red")] if self.failure else []
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def _share(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.1%}"

@@ -1,0 +1,101 @@
+"""What will run and what it guarantees, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.engine.plan import QueryPlan, Route, plan_queries
+from headrace.engine.settings import Mode, RunSettings
+from headrace.pipeline import Pipeline
+from headrace.pipeline.draw import describe, draw
+from headrace.pipeline.durations import format_duration
+from headrace.pipeline.nodes import Dedupe, Latest, Rolling
+
+_EXACTLY = (
+    "exactly once",
+    "each task writes in one Kafka transaction that carries the batch id; a repeated batch is skipped",
+    "readers need isolation.level=read_committed",
+)
+_AT_LEAST = (
+    "at least once",
+    "after a crash the records since the last checkpoint are written again, under the same headrace-id header",
+    "keep one record per headrace-id to get each result once",
+)
+
+
+def guarantee(mode: Mode) -> tuple[str, str, str]:
+    """The delivery guarantee of a Kafka output in a mode: its name, why it holds, what it asks of the reader."""
+    return _AT_LEAST if mode is Mode.REALTIME else _EXACTLY
+
+
+def explain_dict(pipeline: Pipeline) -> dict[str, Any]:
+    """The plan for machines."""
+    return {
+        **describe(pipeline),
+        "queries": [
+            {
+                "name": q.name,
+                "reads": q.read.topic,
+                "key": list(q.key),
+                "operator": [s.name for s in q.stateful],
+                "state": [_retention(s) for s in q.stateful],
+                "outputs": [
+                    {
+                        "topic": b.topic,
+                        "route": b.route.name.lower(),
+                        "default": b.write is None,
+                        "guarantees": {m.value: guarantee(m)[0] for m in (Mode.REPLAY, Mode.MICROBATCH, Mode.REALTIME)},
+                    }
+                    for b in q.branches
+                ],
+            }
+            for q in plan_queries(pipeline)
+        ],
+    }
+
+
+def explain_text(pipeline: Pipeline) -> str:
+    """The plan for people: the steps as written, then the queries that run them."""
+    queries = plan_queries(pipeline)
+    lines = [draw(pipeline), ""]
+    for query in queries:
+        lines += _query(query)
+        lines.append("")
+    for modes, (name, why, ask) in (("replay, microbatch", _EXACTLY), ("realtime", _AT_LEAST)):
+        lines += [f"{name} ({modes})", f"  why: {why}", f"  reader: {ask}"]
+    return "\n".join(lines)
+
+
+def _query(query: QueryPlan) -> list[str]:
+    lines = [f"query {query.name}", f"  reads {query.read.topic}"]
+    if query.stateful:
+        names = " + ".join(f"`{s.name}`" for s in query.stateful)
+        fused = " fused into one operator: one shuffle, one state store" if len(query.stateful) > 1 else ""
+        lines.append(f"  keyed by {', '.join(query.key)}: {names}{fused}")
+        lines += [f"  state of `{s.name}`: {_retention(s)['keeps']}" for s in query.stateful]
+        time = query.event_time
+        assert time is not None
+        lines.append(f"  late after the watermark: {format_duration(time.out_of_order_ms)} behind the latest `{time.column}`")
+    by_route = {route: [b for b in query.branches if b.route is route] for route in Route}
+    for route, branches in by_route.items():
+        for branch in branches:
+            note = " (default; nothing vanishes)" if branch.write is None else ""
+            lines.append(
+                f"  {route.name.lower().replace('_', ' ')} -> {branch.topic}{note}: exactly once; in real time at least once"
+            )
+    if any(isinstance(s, Dedupe) for s in query.stateful) and not by_route[Route.DUPLICATE]:
+        lines.append("  duplicate -> dropped and counted")
+    interval = format_duration(RunSettings().checkpoint_interval_ms)
+    lines.append(f"  modes: replay, microbatch, realtime (checkpoint every {interval}), auto")
+    return lines
+
+
+def _retention(step: Dedupe | Rolling) -> dict[str, Any]:
+    if isinstance(step, Dedupe):
+        keeps = f"ids of the last {format_duration(step.within_ms)} of event time, per key"
+        return {"step": step.name, "retention_ms": step.within_ms, "keeps": keeps}
+    windows = [a.window_ms for _, a in step.aggregates if not isinstance(a, Latest)]
+    spans = [a.within_ms or max(windows, default=0) for _, a in step.aggregates if isinstance(a, Latest)]
+    longest = max((*windows, *spans))
+    keeps = f"events of the last {format_duration(longest)} before the watermark, per key"
+    return {"step": step.name, "retention_ms": longest, "keeps": keeps}

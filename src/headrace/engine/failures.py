@@ -1,0 +1,75 @@
+"""Spark's exceptions in Headrace's words: what, why, fix. The whole trace stays in the log file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.errors import QueryFailedError, RunError, UnknownColumnError
+
+_RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] = (
+    (
+        r"UNRESOLVED_COLUMN[.\w]*\] .*?name `(?P<name>[^`]+)`.*?(?:suggest|following)[^\[]*\[(?P<known>[^\]]*)\]",
+        lambda m: (
+            f"there is no column `{m['name']}`.",
+            "The expression was written when its columns could not be checked.",
+            f"use one of: {m['known'].replace('`', '')}",
+        ),
+    ),
+    (
+        r"(?:offset was changed from \d+ to \d+|Some data may have been lost|failOnDataLoss|OffsetOutOfRange)",
+        lambda m: (
+            "records that this run has not read yet are gone from the log.",
+            "The topic was deleted and created anew, or retention removed records before they were read.",
+            "start anew from what the log has now with another --checkpoint DIR.",
+        ),
+    ),
+    (
+        r"(?:UnknownTopicOrPartition|This server does not host this topic)",
+        lambda m: (
+            "a topic disappeared while the pipeline was running.",
+            "Somebody deleted it, or the broker lost it.",
+            "`headrace topics list` shows what is there; create it and run again: nothing is lost.",
+        ),
+    ),
+    (
+        r"(?:TimeoutException|Connection to node .* could not be established|DisconnectException|Failed to construct kafka)",
+        lambda m: (
+            "the broker no longer answers.",
+            "Kafka did not answer in time.",
+            "bring the broker back (`headrace broker status`) and run again: it continues where it stopped.",
+        ),
+    ),
+    (
+        r"ProducerFenced|InvalidProducerEpoch",
+        lambda m: (
+            "another process writes for this pipeline.",
+            "A newer run with the same checkpoint took over, and Kafka shut this one out.",
+            "stop the other run.",
+        ),
+    ),
+)
+
+
+def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> RunError | UnknownColumnError:
+    """The error to show for what Spark threw."""
+    text = str(problem)
+    for pattern, words in _RULES:
+        found = re.search(pattern, text, re.DOTALL)
+        if found:
+            what, why, fix = words(found)
+            kind = UnknownColumnError if "column" in what else QueryFailedError
+            return kind(what, why=why, fix=fix, pipeline=pipeline)
+    return QueryFailedError(
+        "Spark stopped the query.",
+        why=_first_cause(text),
+        fix=f"the whole trace is in {log_file}; --verbose shows it here.",
+        pipeline=pipeline,
+    )
+
+
+def _first_cause(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return (causes[-1].removeprefix("Caused by:").strip() if causes else lines[0] if lines else "no reason given")[:500]

@@ -1,0 +1,24 @@
+"""The columns that travel with each row beside the user's own. Users can't have columns of these names."""
+
+from __future__ import annotations
+
+ROUTE = "__hr_route"
+REASON = "__hr_reason"
+TIME = "__hr_time"
+"""Event time in milliseconds."""
+EVENT_TIME = "__hr_event_time"
+"""Event time as the watermark sees it: null where a row must not move it."""
+PARTITION = "__hr_partition"
+OFFSET = "__hr_offset"
+TIMESTAMP = "__hr_timestamp"
+"""The record's own Kafka timestamp, in milliseconds."""
+RECORD_KEY = "__hr_record_key"
+RAW = "__hr_raw"
+"""The original bytes, for records that did not become rows."""
+INTAKE_REASON = "__hr_intake_reason"
+
+CARRIED = (ROUTE, TIME, PARTITION, OFFSET, TIMESTAMP, RECORD_KEY, RAW, INTAKE_REASON)
+"""What goes through an operator with the row."""
+
+META = "_headrace"
+"""All of the above as one struct, as a function given to `.apply` sees them."""

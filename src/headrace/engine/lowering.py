@@ -1,0 +1,132 @@
+"""From a query plan to a Spark DataFrame: read, parse, the steps before, the fused operator, the records for the sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from headrace.engine import hidden
+from headrace.engine.outputs import to_records
+from headrace.engine.plan import QueryPlan, Route, Stateful
+from headrace.engine.source import to_rows, with_event_time
+from headrace.errors import UnsupportedStepError
+from headrace.kernel import doorway
+from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, WithColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
+    """Kafka records in (`source.read_records`), Kafka records out (topic, key, value, headers)."""
+    rows = to_rows(records, query)
+    stages: list[dict[str, Any]] = []
+    last_stateful = max((i for i, s in enumerate(query.before) if isinstance(s, Stateful)), default=-1)
+    for i, step in enumerate(query.before):
+        match step:
+            case EventTime():
+                rows = with_event_time(rows, step)
+            case Where() if 0 <= i < last_stateful and stages:
+                keep = f"__hr_keep{i}"
+                rows = rows.withColumn(keep, _if_data(rows, step.condition))
+                stages.append({"kind": "filter", "column": keep})
+            case Where():
+                side = F.col(hidden.ROUTE) != Route.RESULT.value
+                rows = rows.where(side | F.coalesce(_if_data(rows, step.condition), F.lit(False)))
+            case WithColumn():
+                rows = rows.withColumn(step.name, _if_data(rows, step.value))
+            case Select():
+                rows = _select(rows, step)
+            case Apply():
+                rows = _apply(rows, step)
+            case Dedupe():
+                stages.append(_dedupe(step))
+            case Rolling():
+                stages.append(_rolling(step))
+            case KeyBy():
+                pass
+            case _:
+                raise AssertionError(f"no step to lower: {step}")
+    if not query.takes_side_rows and not any(isinstance(s, Apply) for s in query.before):
+        # Another query of the same topic sends these on.
+        rows = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
+    visible = [c for c in rows.columns if not c.startswith("__hr_")]
+    if stages:
+        rows = _operator(rows, query, stages)
+    else:
+        rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
+    return to_records(rows, query, visible)
+
+
+def _operator(rows: DataFrame, query: QueryPlan, stages: list[dict[str, Any]]) -> DataFrame:
+    assert query.event_time is not None
+    timed = rows.withColumn(
+        hidden.EVENT_TIME,
+        F.when(F.col(hidden.ROUTE) == Route.RESULT.value, F.timestamp_millis(F.col(hidden.TIME))),
+    )
+    return doorway.keyed(
+        timed,
+        {
+            "key": list(query.key),
+            "route": hidden.ROUTE,
+            "reason": hidden.REASON,
+            "time": hidden.TIME,
+            "eventTime": hidden.EVENT_TIME,
+            "partition": hidden.PARTITION,
+            "offset": hidden.OFFSET,
+            "outOfOrderMs": query.event_time.out_of_order_ms,
+            "stages": stages,
+        },
+    )
+
+
+def _dedupe(step: Dedupe) -> dict[str, Any]:
+    return {"kind": "dedupe", "name": step.name, "columns": list(step.columns), "withinMs": step.within_ms}
+
+
+def _rolling(step: Rolling) -> dict[str, Any]:
+    windows = [(name, a) for name, a in step.aggregates if not isinstance(a, Latest)]
+    longest = max((a.window_ms for _, a in windows), default=0)
+    return {
+        "kind": "rolling",
+        "name": step.name,
+        "windows": [
+            {"name": name, "function": a.function, "column": a.column, "windowMs": a.window_ms} for name, a in windows
+        ],
+        "latest": [
+            {"name": name, "columns": list(a.columns), "back": a.back, "withinMs": a.within_ms or longest}
+            for name, a in step.aggregates
+            if isinstance(a, Latest)
+        ],
+    }
+
+
+def _if_data(rows: DataFrame, value: Any) -> Any:
+    """The value on rows that are data; side rows have no columns to compute with."""
+    return F.when(F.col(hidden.ROUTE) == Route.RESULT.value, doorway.column(rows.sparkSession, value))
+
+
+def _select(rows: DataFrame, step: Select) -> DataFrame:
+    chosen = [
+        F.col(f"`{name}`") if value is None else _if_data(rows, value).alias(name) for name, value in step.columns
+    ]
+    return rows.select(*chosen, *(c for c in rows.columns if c.startswith("__hr_")))
+
+
+def _apply(rows: DataFrame, step: Apply) -> DataFrame:
+    """Run the user's function on the user's columns; what travels with the row is one struct, which must come back."""
+    carried = [c for c in rows.columns if c.startswith("__hr_")]
+    own = [c for c in rows.columns if c not in carried]
+    data = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
+    given = data.select(*(f"`{c}`" for c in own), F.struct(*carried).alias(hidden.META))
+    result = step.function(given)
+    if hidden.META not in getattr(result, "columns", ()):
+        raise UnsupportedStepError(
+            f"the function given to .apply(...) dropped the column `{hidden.META}`.",
+            why="It carries each row's position in the log, its key and its event time; without it results have no identity.",
+            fix=f'keep it: df.select("{hidden.META}", ...) or df.withColumn(...), df.where(...).',
+            location=step.location,
+        )
+    columns = [c for c in result.columns if c != hidden.META]
+    return result.select(*(f"`{c}`" for c in columns), *(f"{hidden.META}.{c}" for c in carried))

@@ -1,0 +1,167 @@
+"""From the rows that leave an operator to Kafka records: every branch of a query in one pass.
+
+A Spark query has one sink, and running the operator once per branch would run its state twice. So the branches are computed side by
+side as columns of one row, and the row is then turned into as many records as it has destinations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+from headrace.engine import hidden
+from headrace.engine.plan import Branch, QueryPlan, Route
+from headrace.kernel import doorway
+from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OBSERVED = "headrace"
+_COUNTED = {
+    "late": Route.LATE,
+    "duplicates": Route.DUPLICATE,
+    "quarantined": Route.QUARANTINED,
+    "dead_letters": Route.DEAD_LETTER,
+}
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The columns that a stream's steps see, by the names under which the one wide row holds them."""
+
+    columns: dict[str, str]
+    keep: str | None
+
+
+class _WideRow:
+    """The one row that holds the columns of all branches. Steps that branches share are computed once."""
+
+    def __init__(self, df: DataFrame, visible: dict[Route, list[str]]) -> None:
+        names = [c for c in df.columns if not c.startswith("__hr_")]
+        inner = {c: f"__hr_c{i}" for i, c in enumerate(names)}
+        self.df = df.select(
+            *(F.col(f"`{c}`").alias(inner[c]) for c in names), *(c for c in df.columns if c.startswith("__hr_"))
+        )
+        self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
+        self._made = 0
+        self._scopes: dict[Node, _Scope] = {}
+
+    def scope(self, branch: Branch) -> _Scope:
+        """The scope at the end of the branch's steps, computing what is not there yet."""
+        scope = _Scope(self._visible[branch.route], None)
+        for step in branch.steps:
+            if step not in self._scopes:
+                self._scopes[step] = self._apply(step, scope, branch.route)
+            scope = self._scopes[step]
+        return scope
+
+    def _apply(self, step: Node, scope: _Scope, route: Route) -> _Scope:
+        match step:
+            case Where():
+                kept = self._add({"keep": step.condition}, scope, route)["keep"]
+                return _Scope(scope.columns, kept)
+            case WithColumn():
+                return _Scope(scope.columns | self._add({step.name: step.value}, scope, route), scope.keep)
+            case Select():
+                names = {name: scope.columns[name] for name, value in step.columns if value is None}
+                values = {name: value for name, value in step.columns if value is not None}
+                made = self._add(values, scope, route) if values else {}
+                return _Scope({name: (names | made)[name] for name, _ in step.columns}, scope.keep)
+            case KeyBy():
+                return scope
+            case _:
+                raise AssertionError(f"no stateless step: {step}")
+
+    def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
+        spark = self.df.sparkSession
+        inner = self.df.columns
+        exposed = self.df.select(*inner, *(F.col(i).alias(name) for name, i in scope.columns.items()))
+        # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x does on rows that `where` took out.
+        here = alive(scope, route)
+        made = {}
+        for name in values:
+            made[name] = f"__hr_v{self._made}"
+            self._made += 1
+        self.df = exposed.select(
+            *inner, *(F.when(here, doorway.column(spark, value)).alias(made[name]) for name, value in values.items())
+        )
+        return made
+
+
+def alive(scope: _Scope, route: Route) -> Column:
+    """Whether a row belongs to the stream."""
+    on_route = F.col(hidden.ROUTE) == route.value
+    return on_route if scope.keep is None else on_route & F.coalesce(F.col(scope.keep), F.lit(False))
+
+
+def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> DataFrame:
+    """Records for the Kafka sink: topic, key, value, headers.
+
+    `input_columns` are the user's columns as they went into the operator, which is what side rows still have.
+    """
+    results = [c for c in rows.columns if not c.startswith("__hr_")]
+    wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route})
+    scopes = [(branch, wide.scope(branch)) for branch in query.branches]
+    counted = wide.df.observe(
+        OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in _COUNTED.items())
+    )
+    per_route: dict[Route, list[tuple[Column, Column]]] = {}
+    for branch, scope in scopes:
+        per_route.setdefault(branch.route, []).append((alive(scope, branch.route), _record(branch, scope, query)))
+    # Routes exclude each other, so their branches share slots: a row has as many slots as one route has branches.
+    slots = []
+    for i in range(max(len(branches) for branches in per_route.values())):
+        slot: Column | None = None
+        for branches in per_route.values():
+            if i < len(branches):
+                condition, record = branches[i]
+                slot = F.when(condition, record) if slot is None else slot.when(condition, record)
+        assert slot is not None
+        slots.append(slot)
+    if len(slots) == 1:
+        records = counted.select(slots[0].alias("record"))
+    else:
+        records = counted.select(F.explode(F.array(*slots)).alias("record"))
+    return records.where("record is not null").select("record.topic", "record.key", "record.value", "record.headers")
+
+
+def _record(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
+    row = F.to_json(F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items()))).cast("binary")
+    if branch.route is Route.DEAD_LETTER:
+        # An intake failure has its original bytes; a row that failed in an operator is what it was parsed to.
+        value = F.when(F.col(hidden.INTAKE_REASON).isNotNull(), F.col(hidden.RAW)).otherwise(row)
+        key = F.col(hidden.RECORD_KEY)
+    else:
+        value, key = row, _key(branch, scope, query)
+    return F.struct(
+        F.lit(branch.topic).alias("topic"), key.alias("key"), value.alias("value"), _headers(branch, query).alias("headers")
+    )
+
+
+def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
+    columns = branch.key or query.key
+    if not columns or any(c not in scope.columns for c in columns):
+        return F.col(hidden.RECORD_KEY)
+    if len(columns) == 1:
+        return F.col(scope.columns[columns[0]]).cast("string").cast("binary")
+    return F.to_json(F.struct(*(F.col(scope.columns[c]).alias(c) for c in columns))).cast("binary")
+
+
+def _headers(branch: Branch, query: QueryPlan) -> Column:
+    def header(name: str, value: Column) -> Column:
+        return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+    position = F.concat_ws("/", F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))
+    headers = [header("headrace-id", position), header("headrace-source-timestamp", F.col(hidden.TIMESTAMP))]
+    if branch.route is not Route.RESULT:
+        headers.append(header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit(""))))
+    if branch.route is Route.DEAD_LETTER:
+        headers += [
+            header("headrace-source-topic", F.lit(query.read.topic)),
+            header("headrace-source-partition", F.col(hidden.PARTITION)),
+            header("headrace-source-offset", F.col(hidden.OFFSET)),
+        ]
+    return F.array(*headers)

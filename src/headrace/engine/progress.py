@@ -1,0 +1,136 @@
+"""What a run tells about itself: small records made from Spark's progress events, for views, files and alarms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.outputs import OBSERVED
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One batch of one query."""
+
+    at: str
+    query: str
+    mode: str
+    batch: int
+    input_rows: int
+    rows_per_second: float
+    lag: int | None
+    """Records in the log that are not read yet; None where the source does not say."""
+    watermark: str | None
+    state_rows: int
+    state_bytes: int
+    batch_ms: int
+    commit_ms: int
+    late: int
+    duplicates: int
+    quarantined: int
+    dead_letters: int
+    event: str = "progress"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something else that happened to a query: started, switched, stopped, failed."""
+
+    event: str
+    query: str
+    mode: str
+    at: str
+    message: str = ""
+
+
+Record = Progress | Event
+Listener = Callable[[Record], None]
+
+
+def event(name: str, query: str, mode: str, message: str = "") -> Event:
+    """An event now."""
+    return Event(name, query, mode, datetime.now(UTC).isoformat(timespec="milliseconds"), message)
+
+
+def to_file(path: Path) -> Listener:
+    """A listener that appends JSON lines to a file, each whole at once, so that another process may read along."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(record: Record) -> None:
+        with path.open("a") as lines:
+            lines.write(json.dumps(asdict(record)) + "\n")
+
+    return write
+
+
+def from_spark(progress: dict[str, Any], mode: str) -> Progress:
+    """Spark's own JSON of a StreamingQueryProgress as a record."""
+    operators = progress.get("stateOperators") or []
+    durations = progress.get("durationMs") or {}
+    observed = (progress.get("observedMetrics") or {}).get(OBSERVED) or {}
+    watermark = (progress.get("eventTime") or {}).get("watermark")
+    return Progress(
+        at=progress["timestamp"],
+        query=progress.get("name") or "",
+        mode=mode,
+        batch=progress["batchId"],
+        input_rows=progress.get("numInputRows") or 0,
+        rows_per_second=round(progress.get("processedRowsPerSecond") or 0.0, 1),
+        lag=_lag(progress.get("sources") or []),
+        # Spark says 1970 where there is no watermark yet.
+        watermark=None if watermark is None or watermark.startswith("1970-01-01") else watermark,
+        state_rows=sum(o.get("numRowsTotal") or 0 for o in operators),
+        state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators),
+        batch_ms=durations.get("triggerExecution") or 0,
+        commit_ms=sum(durations.get(k) or 0 for k in ("walCommit", "commitOffsets"))
+        + max((o.get("commitTimeMs") or 0 for o in operators), default=0),
+        late=observed.get("late") or 0,
+        duplicates=observed.get("duplicates") or 0,
+        quarantined=observed.get("quarantined") or 0,
+        dead_letters=observed.get("dead_letters") or 0,
+    )
+
+
+def _lag(sources: list[dict[str, Any]]) -> int | None:
+    behind = []
+    for source in sources:
+        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if not isinstance(end, dict) or not isinstance(latest, dict):
+            return None
+        for topic, partitions in latest.items():
+            for partition, offset in partitions.items():
+                behind.append(max(0, offset - end.get(topic, {}).get(partition, 0)))
+    return sum(behind)
+
+
+def spark_listener(mode: Callable[[], str], listener: Listener) -> StreamingQueryListener:
+    """Spark's listener that turns every progress event into a record."""
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        StreamingQueryListener,
+    )
+
+    class ProgressListener(StreamingQueryListener):
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+            pass
+
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+            listener(from_spark(json.loads(event.progress.json), mode()))
+
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+            pass
+
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+            pass
+
+    return ProgressListener()

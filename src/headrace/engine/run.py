@@ -1,0 +1,256 @@
+"""Running a pipeline: the checks before, the queries in their mode, the switch to real time, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.checkpoint import Checkpoint, default_checkpoint
+from headrace.engine.failures import explain_failure
+from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.progress import Listener, Record, event, spark_listener
+from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
+from headrace.log.topics import Topics
+from headrace.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+Report = Callable[[str], None]
+_POLL_SECONDS = 0.1
+
+
+class Run:
+    """One run of one pipeline in this process.
+
+    `start` checks everything, starts Spark and the queries; `wait` blocks until they end (replay) or `stop` is called from another thread or a
+    signal handler; both raise what went wrong as a HeadraceError.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        bootstrap: str,
+        mode: Mode = Mode.AUTO,
+        checkpoint: Path | None = None,
+        settings: RunSettings | None = None,
+        on_progress: Listener | None = None,
+        report: Report | None = None,
+        verbose: bool = False,
+        spark: SparkSession | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.mode = mode
+        self.phase = Mode.MICROBATCH if mode is Mode.AUTO else mode
+        """What runs now: in auto mode first micro-batch, then real time."""
+        self._bootstrap = bootstrap
+        self._folder = checkpoint or default_checkpoint(pipeline.name)
+        self._settings = settings or RunSettings()
+        self._listener: Listener = on_progress or (lambda record: None)
+        self._report: Report = report or (lambda message: None)
+        self._verbose = verbose
+        self._given = spark
+        self._spark: SparkSession | None = None
+        self._spark_listener: Any = None
+        self._queries: list[tuple[QueryPlan, StreamingQuery]] = []
+        self._stopping = threading.Event()
+        self._checkpoint: Checkpoint | None = None
+        self.plans = plan_queries(pipeline)
+
+    @property
+    def log_file(self) -> Path:
+        """Where the JVM logs."""
+        return self._folder / "spark.log"
+
+    def start(self) -> None:
+        """Check the log and the checkpoint, then start Spark and the queries."""
+        partitions = self._prepare_topics()
+        self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
+        try:
+            state_partitions = self._checkpoint.state_partitions
+            # Real-time mode runs all tasks of all queries at the same time.
+            slots = sum(partitions[q.read.topic] + (state_partitions if q.stateful else 0) for q in self.plans)
+            self._spark = self._given or self._open_session(slots, state_partitions)
+            self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
+            self._spark_listener = spark_listener(lambda: self.phase.value, self._on_record)
+            self._spark.streams.addListener(self._spark_listener)
+            with self._explained():
+                self._start_queries()
+        except BaseException:
+            self.close()
+            raise
+
+    def wait(self) -> None:
+        """Block until the run ends; in auto mode this is also where it switches to real time."""
+        with self._explained():
+            while not self._stopping.is_set():
+                if not self._all_active():
+                    if self.mode is Mode.REPLAY:
+                        return
+                    if self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH:
+                        self._caught_up()
+                        continue
+                self._stopping.wait(_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Ask the run to end; safe from a signal handler and from any thread."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
+        self._stopping.set()
+        for plan, query in self._queries:
+            query.stop()
+            self._listener(event("stopped", plan.name, self.phase))
+            self._close_producers(plan)
+        self._queries = []
+        if self._spark is not None:
+            if self._spark_listener is not None:
+                self._spark.streams.removeListener(self._spark_listener)
+                self._spark_listener = None
+            if self._given is None:
+                self._spark.stop()
+            self._spark = None
+        if self._checkpoint is not None:
+            self._checkpoint.close()
+            self._checkpoint = None
+
+    def __enter__(self) -> Run:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _prepare_topics(self) -> dict[str, int]:
+        topics = Topics(self._bootstrap)
+        sources = list(dict.fromkeys(q.read.topic for q in self.plans))
+        topics.require(*sources)
+        partitions = {name: len(topics.describe(name).partitions) for name in sources}
+        for query in self.plans:
+            # An output is partitioned as its source is, so that a key's order holds from end to end.
+            for created in topics.ensure(*query.output_topics, partitions=partitions[query.read.topic]):
+                self._report(f"created topic {created} ({partitions[query.read.topic]} partitions)")
+        return partitions
+
+    def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
+        from headrace.engine.session import open_session
+
+        self._report("starting Spark")
+        return open_session(
+            self.pipeline.name,
+            slots=slots,
+            state_partitions=state_partitions,
+            log_file=self.log_file,
+            report=self._report,
+            verbose=self._verbose,
+        )
+
+    def _start_queries(self) -> None:
+        from headrace.engine.lowering import lower
+        from headrace.engine.source import read_records
+
+        assert self._spark is not None
+        for plan in self.plans:
+            max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
+            records = read_records(self._spark, plan.read, self._bootstrap, max_rows)
+            query = self._write(lower(records, plan), plan)
+            self._queries.append((plan, query))
+        for plan, query in self._queries:
+            self._await_work(query)
+            self._listener(event("started", plan.name, self.phase))
+            self._report(f"running {plan.name} in {self.phase.value} mode")
+
+    def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
+        assert self._checkpoint is not None
+        writer = (
+            records.writeStream.queryName(plan.name)
+            .outputMode("update")
+            .option("checkpointLocation", self._checkpoint.location(plan))
+            .option("kafka.bootstrap.servers", self._bootstrap)
+        )
+        realtime = self.phase is Mode.REALTIME
+        for name, value in (KAFKA_PRODUCER_REALTIME if realtime else KAFKA_PRODUCER).items():
+            writer = writer.option(f"kafka.{name}", value)
+        if realtime:
+            # The only Kafka sink that Spark lets into real-time mode; at-least-once, with ids by which repeats collapse.
+            interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
+            return writer.format("kafka").trigger(realTime=interval).start()
+        writer = (
+            writer.format("org.apache.spark.sql.headrace.TransactionalKafka")
+            .option("writer", self._checkpoint.writer(plan))
+            .option("marker.topic", plan.read.topic)
+        )
+        if self.phase is Mode.REPLAY or self.mode is Mode.AUTO:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._settings.batch_interval_ms} milliseconds").start()
+
+    def _await_work(self, query: StreamingQuery) -> None:
+        """Until the first batch runs: only then does a real-time query read."""
+        assert self._spark is not None
+        tracker = self._spark.sparkContext.statusTracker()
+        while query.isActive and not self._stopping.is_set():
+            stages = (tracker.getStageInfo(i) for i in tracker.getActiveStageIds())
+            if any(s is not None and s.numActiveTasks > 0 for s in stages) or query.lastProgress is not None:
+                return
+            time.sleep(_POLL_SECONDS)
+        self._raise_failure()
+
+    def _all_active(self) -> bool:
+        self._raise_failure()
+        return any(query.isActive for _, query in self._queries)
+
+    def _raise_failure(self) -> None:
+        for plan, query in self._queries:
+            problem = query.exception()
+            if problem is not None:
+                self._listener(event("failed", plan.name, self.phase, str(problem)))
+                raise explain_failure(problem, self.pipeline.name, self.log_file)
+
+    def _caught_up(self) -> None:
+        """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""
+        lag = sum(self._lag(plan, query) for plan, query in self._queries)
+        if lag <= self._settings.switch_lag_rows:
+            for plan, _ in self._queries:
+                self._close_producers(plan)
+                self._listener(event("switching", plan.name, Mode.REALTIME, f"lag is {lag} rows"))
+            self.phase = Mode.REALTIME
+        self._queries = []
+        self._start_queries()
+
+    def _lag(self, plan: QueryPlan, query: StreamingQuery) -> int:
+        import json
+
+        progress = query.lastProgress
+        ends = Topics(self._bootstrap).end_offsets(plan.read.topic)
+        read: dict[str, int] = {}
+        if progress is not None:
+            offsets = json.loads(progress.json)["sources"][0]["endOffset"] or {}
+            read = offsets.get(plan.read.topic, {})
+        return sum(max(0, end - read.get(str(partition), 0)) for partition, end in ends.items())
+
+    def _close_producers(self, plan: QueryPlan) -> None:
+        if self._spark is None or self._checkpoint is None:
+            return
+        from headrace.kernel import doorway
+
+        doorway.close_producers(self._spark, self._checkpoint.writer(plan))
+
+    def _on_record(self, record: Record) -> None:
+        self._listener(record)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (PySparkException, Py4JError) as problem:
+            raise explain_failure(problem, self.pipeline.name, self.log_file) from problem

@@ -1,0 +1,79 @@
+"""The Spark session: Java, jars, kernel and settings put together, quietly."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.engine.settings import JAVA_OPTIONS, SESSION, master
+from headrace.jvm.jars import resolve
+from headrace.jvm.java import find_java
+from headrace.kernel.build import kernel_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Report = Callable[[str], None]
+
+
+def open_session(
+    name: str,
+    *,
+    slots: int,
+    state_partitions: int,
+    log_file: Path,
+    report: Report | None = None,
+    verbose: bool = False,
+    extra: dict[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark in this process with everything Headrace needs. The JVM's own chatter goes to `log_file`."""
+    java = find_java()
+    classpath = (*resolve("spark-kafka", progress=report), kernel_jar(progress=report))
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Otherwise Spark looks for a network interface, warns about the one it finds, and may bind to it.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+
+    from pyspark.sql import SparkSession as Session
+
+    builder = Session.builder.appName(name).master(master(slots))
+    settings = {
+        **SESSION,
+        "spark.sql.shuffle.partitions": str(state_partitions),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, classpath)),
+        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {_logging(log_file, verbose)}",
+        **(extra or {}),
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _stderr_to(log_file, enabled=not verbose):
+        return builder.getOrCreate()
+
+
+def _logging(log_file: Path, verbose: bool) -> str:
+    config = Path(__file__).with_name("log4j2-verbose.properties" if verbose else "log4j2.properties")
+    return f"-Dlog4j2.configurationFile={config.as_uri()} -Dheadrace.log={log_file}"
+
+
+@contextlib.contextmanager
+def _stderr_to(log_file: Path, *, enabled: bool) -> Iterator[None]:
+    """Let a JVM that is started here inherit the file as its stderr: some of its warnings bypass all logging."""
+    if not enabled:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(log_file.with_suffix(".stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

@@ -1,0 +1,245 @@
+"""One hierarchy of errors. Each says what is wrong, where, why, and how to fix it.
+
+HeadraceError
+├── PipelineError                 a declaration is wrong; found before any JVM starts
+│   ├── InvalidPipelineError      all problems of one pipeline, raised at once
+│   ├── MissingEventTimeError     a step that needs event time has none
+│   ├── MissingKeyError           a keyed step without key_by
+│   ├── UnknownColumnError        a column that the stream does not have
+│   ├── DuplicateStepError        two steps with one name: they would share one state
+│   ├── UnboundedStateError       a step that would keep state for ever
+│   ├── InvalidDurationError      "30 parsecs"
+│   ├── InvalidSchemaError        a DDL string or dataclass that is not a schema
+│   └── UnsupportedStepError      a combination this version does not lower
+├── EnvironmentProblem            the machine, not the pipeline
+│   ├── JavaNotFoundError
+│   ├── JavaTooOldError
+│   ├── JarsNotFoundError         jars can't be resolved (no network and no cache)
+│   ├── KernelBuildError          the Scala kernel does not compile
+│   └── PortTakenError
+├── LogError                      Kafka
+│   ├── BrokerUnavailableError
+│   ├── BrokerStartError
+│   ├── TopicNotFoundError
+│   └── TopicExistsError
+├── RunError                      a pipeline that runs
+│   ├── CheckpointMismatchError   the checkpoint belongs to another pipeline or another shape of this one
+│   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
+│   └── QueryFailedError          Spark stopped the query
+└── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the user wrote it.
+
+    >>> str(Location("jobs/fraud.py", 8))
+    'jobs/fraud.py:8'
+    """
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class HeadraceError(Exception):
+    """The base of all errors that Headrace raises on purpose.
+
+    >>> print(TopicNotFoundError("topic `clicks` does not exist.", fix="headrace topics create clicks"))
+    topic `clicks` does not exist.
+      Fix: headrace topics create clicks
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str | None = None,
+        fix: str | None = None,
+        location: Location | None = None,
+        pipeline: str | None = None,
+    ) -> None:
+        self.what = what
+        self.why = why
+        self.fix = fix
+        self.location = location
+        self.pipeline = pipeline
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        """The message as a user reads it, without the class name."""
+        lines = [self.what]
+        where = []
+        if self.location is not None:
+            where.append(f"at {self.location}")
+        if self.pipeline is not None:
+            where.append(f"pipeline `{self.pipeline}`")
+        if where:
+            lines.append("  " + ", ".join(where))
+        if self.why:
+            lines.extend(f"  {line}" for line in self.why.splitlines())
+        if self.fix:
+            first, *rest = self.fix.splitlines()
+            lines.append(f"  Fix: {first}")
+            lines.extend(f"       {line}" for line in rest)
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """The same for machines (`--output json`)."""
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            "where": None if self.location is None else str(self.location),
+            "pipeline": self.pipeline,
+            "why": self.why,
+            "fix": self.fix,
+        }
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.what, self.why, self.fix, self.location, self.pipeline))
+
+
+def _rebuild(kind: type[HeadraceError], what: str, why: str, fix: str, location: Location, pipeline: str) -> HeadraceError:
+    return kind(what, why=why, fix=fix, location=location, pipeline=pipeline)
+
+
+class PipelineError(HeadraceError):
+    """A declaration is wrong."""
+
+
+class InvalidPipelineError(PipelineError):
+    """All problems of one pipeline at once; `.problems` holds them."""
+
+    def __init__(self, pipeline: str, problems: Sequence[PipelineError]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        super().__init__(f"pipeline `{pipeline}` has {count} problem{'s' if count != 1 else ''}.", pipeline=pipeline)
+
+    def render(self) -> str:
+        """Every problem in full, in the order in which the user wrote the steps."""
+        parts = [self.what]
+        parts.extend(f"{type(p).__name__}: {p.render()}" for p in self.problems)
+        return "\n\n".join(parts)
+
+    def to_dict(self) -> dict[str, object]:
+        """The problems as a list under `problems`."""
+        return {**super().to_dict(), "problems": [p.to_dict() for p in self.problems]}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (InvalidPipelineError, (self.pipeline, self.problems))
+
+
+class MissingEventTimeError(PipelineError):
+    """A step that orders events by time has no event time."""
+
+
+class MissingKeyError(PipelineError):
+    """A keyed step on a stream without a key."""
+
+
+class UnknownColumnError(PipelineError):
+    """A column that the stream does not have."""
+
+
+class DuplicateStepError(PipelineError):
+    """Two steps with the same name."""
+
+
+class UnboundedStateError(PipelineError):
+    """A step that would keep state for ever."""
+
+
+class InvalidDurationError(PipelineError):
+    """A duration that can't be read."""
+
+
+class InvalidSchemaError(PipelineError):
+    """A schema that can't be read."""
+
+
+class UnsupportedStepError(PipelineError):
+    """A combination of steps that this version can't run."""
+
+
+class EnvironmentProblem(HeadraceError):  # noqa: N818 - "EnvironmentError" is a builtin's name
+    """Something about the machine."""
+
+
+class JavaNotFoundError(EnvironmentProblem):
+    """No Java at all."""
+
+
+class JavaTooOldError(EnvironmentProblem):
+    """A Java older than 17."""
+
+
+class JarsNotFoundError(EnvironmentProblem):
+    """Jars that could not be resolved."""
+
+
+class KernelBuildError(EnvironmentProblem):
+    """The Scala kernel does not compile."""
+
+
+class PortTakenError(EnvironmentProblem):
+    """Another process listens on that port."""
+
+
+class LogError(HeadraceError):
+    """Something about Kafka."""
+
+
+class BrokerUnavailableError(LogError):
+    """No broker answers at the address."""
+
+
+class BrokerStartError(LogError):
+    """The embedded broker did not come up."""
+
+
+class TopicNotFoundError(LogError):
+    """A topic that does not exist."""
+
+
+class TopicExistsError(LogError):
+    """A topic that exists already."""
+
+
+class RunError(HeadraceError):
+    """Something about a run."""
+
+
+class CheckpointMismatchError(RunError):
+    """The checkpoint was written by another pipeline, or by another shape of this one."""
+
+
+class AlreadyRunningError(RunError):
+    """Another process runs this pipeline on the same checkpoint."""
+
+
+class QueryFailedError(RunError):
+    """Spark stopped the query."""
+
+
+class PipelineNotFoundError(HeadraceError):
+    """`MODULE:NAME` names no pipeline."""
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The most similar known name, for "did you mean".
+
+    >>> closest("amuont", ["amount", "card_id"])
+    'amount'
+    """
+    import difflib
+
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return found[0] if found else None

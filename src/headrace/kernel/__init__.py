@@ -1,0 +1,1 @@
+"""The JVM operators: Scala sources, and what builds them."""

@@ -1,0 +1,27 @@
+package org.apache.spark.sql.headrace
+
+import java.nio.ByteBuffer
+
+/** A growing byte buffer, big-endian as ByteBuffer reads it. */
+final class ByteWriter(initial: Int = 256) {
+  private var buffer = ByteBuffer.allocate(initial)
+
+  private def room(bytes: Int): ByteBuffer = {
+    if (buffer.remaining() < bytes) {
+      val bigger = ByteBuffer.allocate(math.max(buffer.capacity() * 2, buffer.position() + bytes))
+      buffer.flip()
+      bigger.put(buffer)
+      buffer = bigger
+    }
+    buffer
+  }
+
+  def clear(): Unit = buffer.clear()
+  def putByte(v: Int): Unit = room(1).put(v.toByte)
+  def putInt(v: Int): Unit = room(4).putInt(v)
+  def putLong(v: Long): Unit = room(8).putLong(v)
+  def putDouble(v: Double): Unit = room(8).putDouble(v)
+  def putBytes(v: Array[Byte]): Unit = putBytes(v, 0, v.length)
+  def putBytes(v: Array[Byte], offset: Int, length: Int): Unit = room(length).put(v, offset, length)
+  def toBytes: Array[Byte] = java.util.Arrays.copyOf(buffer.array(), buffer.position())
+}

@@ -1,0 +1,18 @@
+package org.apache.spark.sql.headrace
+
+import java.time.{Duration, Instant}
+
+/** Why a row left the main route, in words for the person who finds it there. */
+object Reasons {
+  def late(time: Long, watermark: Long): String =
+    s"event time ${Instant.ofEpochMilli(time)} is ${span(watermark - time)} behind the watermark ${Instant.ofEpochMilli(watermark)}"
+
+  def beyondMemory(time: Long, watermark: Long, within: Long, step: String): String =
+    s"${late(time, watermark)}; step `$step` remembers ids for ${span(within)} and can't tell whether this is a duplicate"
+
+  def duplicate(step: String): String = s"step `$step` has seen this id"
+
+  def failed(problem: Throwable): String = s"${problem.getClass.getSimpleName}: ${problem.getMessage}"
+
+  private def span(millis: Long): String = Duration.ofMillis(millis).toString.stripPrefix("PT").toLowerCase
+}

@@ -1,0 +1,161 @@
+package org.apache.spark.sql.headrace
+
+import java.math.{BigDecimal => JBigDecimal}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.streaming.StatefulProcessorHandle
+import org.apache.spark.sql.types._
+
+/** `last(window).function(column)`; `ordinal` is that of the column in the operator's input, -1 for none. */
+case class WindowAggregate(function: String, ordinal: Int, windowMs: Long, resultType: DataType)
+
+object WindowAggregate {
+  def resultType(function: String, column: DataType): DataType = (function, column) match {
+    case ("count" | "approx_count_distinct", _) => LongType
+    case ("avg" | "stddev", _) => DoubleType
+    case ("sum", d: DecimalType) => DecimalType(math.min(d.precision + 10, DecimalType.MAX_PRECISION), d.scale)
+    case ("sum", DoubleType | FloatType) => DoubleType
+    case ("sum", _) => LongType
+    case _ => column
+  }
+}
+
+/** `latest(columns, back)` within (t - withinMs, t]. */
+case class LatestEvent(ordinals: Array[Int], back: Int, withinMs: Long, resultType: StructType)
+
+/**
+ * Per event, aggregates over the event-time window (t - w, t] of what has arrived of its key, the event itself
+ * included; `latest` gives columns of the n-th previous event by event time. An event that comes out of order but not behind the
+ * watermark gets the result of its own window. An event behind the watermark is late: it changes nothing.
+ *
+ * State: the events of (watermark - largest window, ...], dropped when the watermark passes; a timer cleans up keys that fall silent.
+ */
+final class Rolling(
+    name: String,
+    schema: StructType,
+    windows: Array[WindowAggregate],
+    latest: Array[LatestEvent],
+    firstResult: Int) extends Stage {
+
+  private val retentionMs = (windows.map(_.windowMs) ++ latest.map(_.withinMs)).max
+  private val storedOrdinals =
+    (windows.map(_.ordinal).filter(_ >= 0) ++ latest.flatMap(_.ordinals)).distinct.sorted
+  private val specs = windows.flatMap(measuresOf).distinct
+
+  @transient private var handle: StatefulProcessorHandle = _
+  @transient private var events: TimeTree = _
+  @transient private var plans: Array[WindowPlan] = _
+  @transient private var latestRows: Array[UnsafeProjection] = _
+  @transient private lazy val storedRow = UnsafeProjection.create(
+    storedOrdinals.map(i => BoundReference(i, schema(i).dataType, nullable = true)).toIndexedSeq)
+  @transient private lazy val previous = new UnsafeRow(storedOrdinals.length)
+
+  private def measuresOf(w: WindowAggregate): Seq[MeasureSpec] = if (w.ordinal < 0) Nil else {
+    val at = storedOrdinals.indexOf(w.ordinal)
+    val dataType = schema(w.ordinal).dataType
+    val count = MeasureSpec("count", at, dataType)
+    w.function match {
+      case "count" => Seq(count)
+      case "sum" => Seq(count, MeasureSpec(sumKind(dataType), at, dataType))
+      case "avg" => Seq(count, MeasureSpec("sum", at, dataType))
+      case "stddev" => Seq(count, MeasureSpec("sum", at, dataType), MeasureSpec("squares", at, dataType))
+      case "min" | "max" => Seq(MeasureSpec(w.function, at, dataType))
+      case "approx_count_distinct" => Seq(MeasureSpec("distinct", at, dataType))
+    }
+  }
+
+  private def sumKind(dataType: DataType): String = dataType match {
+    case _: DecimalType => "decimals"
+    case DoubleType | FloatType => "sum"
+    case _ => "integers"
+  }
+
+  override def open(h: StatefulProcessorHandle): Unit = {
+    handle = h
+    val measures = specs.map(_.create())
+    events = new TimeTree(storedOrdinals.length, measures, MapNodeStore.open(h, name))
+    plans = windows.zipWithIndex
+      .groupBy { case (w, _) => w.windowMs }.toArray.sortBy(_._1)
+      .map { case (windowMs, members) =>
+        val wanted = members.flatMap { case (w, _) => measuresOf(w) }.distinct.map(s => measures(specs.indexOf(s)))
+        new WindowPlan(windowMs, wanted, members.map { case (w, i) =>
+          (firstResult + i, evaluator(w, measuresOf(w).map(s => measures(specs.indexOf(s)))))
+        })
+      }
+    latestRows = latest.map { l =>
+      UnsafeProjection.create(l.ordinals.map(i =>
+        BoundReference(storedOrdinals.indexOf(i), schema(i).dataType, nullable = true)).toIndexedSeq)
+    }
+  }
+
+  override def begin(): Unit = events.load()
+
+  override def process(event: Event, watermark: Long): Unit = {
+    if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
+    else {
+      events.prune(watermark - retentionMs)
+      val rank = events.insert(event.time, storedRow(event.row))
+      if (events.due == TimeTree.NoTimer) schedule(event.time + retentionMs)
+      var i = 0
+      while (i < plans.length) { plans(i).evaluate(event); i += 1 }
+      i = 0
+      while (i < latest.length) {
+        event.results(firstResult + windows.length + i) = lookBack(i, event.time, rank)
+        i += 1
+      }
+    }
+  }
+
+  private def lookBack(i: Int, time: Long, rank: Long): InternalRow = {
+    val wanted = rank - latest(i).back
+    if (wanted < 0 || events.select(wanted, previous) <= time - latest(i).withinMs) null
+    else latestRows(i)(previous).copy()
+  }
+
+  override def expire(watermark: Long): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
+    events.prune(watermark - retentionMs)
+    if (!events.isEmpty) schedule(math.max(events.first + retentionMs, watermark + retentionMs / 8))
+  }
+
+  private def schedule(time: Long): Unit = {
+    handle.registerTimer(time)
+    events.setDue(time)
+  }
+
+  override def end(): Unit = events.save()
+
+  /** All aggregates over one width of window: one walk through the tree serves them. */
+  private final class WindowPlan(windowMs: Long, wanted: Array[Measure], outputs: Array[(Int, () => Any)]) {
+    def evaluate(event: Event): Unit = {
+      events.query(event.time - windowMs, event.time, wanted)
+      var i = 0
+      while (i < outputs.length) { event.results(outputs(i)._1) = outputs(i)._2(); i += 1 }
+    }
+  }
+
+  private def evaluator(w: WindowAggregate, measures: Seq[Measure]): () => Any = (w.function, measures) match {
+    case ("count", Seq()) => () => events.matched
+    case ("count", Seq(n: NonNullCount)) => () => n.value
+    case ("sum", Seq(n: NonNullCount, s: DoubleSum)) => () => if (n.value == 0) null else s.sum.value
+    case ("sum", Seq(n: NonNullCount, s: IntegerSum)) => () => if (n.value == 0) null else s.value
+    case ("sum", Seq(n: NonNullCount, s: DecimalSum)) =>
+      val result = w.resultType.asInstanceOf[DecimalType]
+      () => if (n.value == 0) null else s.value(result)
+    case ("avg", Seq(n: NonNullCount, s: DoubleSum)) => () => if (n.value == 0) null else s.sum.value / n.value
+    case ("stddev", Seq(n: NonNullCount, s: DoubleSum, q: SquareSum)) => () => sampleDeviation(n.value, s.sum, q.sum)
+    case (_, Seq(e: Extreme)) => () => e.value
+    case (_, Seq(d: DistinctCount)) => () => d.value
+  }
+
+  /** From the exact sums, so that no cancellation hides in it: sqrt((n * sum(x^2) - sum(x)^2) / (n * (n - 1))). */
+  private def sampleDeviation(n: Long, sum: ExactSum, squares: ExactSum): Any =
+    if (n < 2) null
+    else if (!java.lang.Double.isFinite(sum.value) || !java.lang.Double.isFinite(squares.value)) Double.NaN
+    else {
+      val s = new JBigDecimal(sum.value).add(new JBigDecimal(sum.remainder))
+      val q = new JBigDecimal(squares.value).add(new JBigDecimal(squares.remainder))
+      val spread = q.multiply(JBigDecimal.valueOf(n)).subtract(s.multiply(s)).doubleValue()
+      math.sqrt(math.max(spread, 0.0) / (n.toDouble * (n - 1).toDouble))
+    }
+}

@@ -1,0 +1,41 @@
+package org.apache.spark.sql.headrace
+
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
+import org.apache.spark.sql.streaming.StatefulProcessorHandle
+
+/** One row on its way through the stages of an operator. Reused from row to row. */
+final class Event(resultWidth: Int) {
+  var row: UnsafeRow = _
+  /** Event time in milliseconds. */
+  var time: Long = 0L
+  var route: Int = Routes.Result
+  var reason: String = _
+  /** One slot for each result column of the operator; a stage fills its own. */
+  val results: Array[Any] = new Array[Any](resultWidth)
+
+  def leave(newRoute: Int, why: String): Unit = { route = newRoute; reason = why }
+}
+
+/**
+ * One fused step of a keyed operator. Spark calls the operator key by key; the operator tells each stage when a key
+ * begins and ends, hands it the rows in log order, and lets it expire what a timer has made obsolete.
+ *
+ * A stage keeps its state between `begin` and `end` in memory and writes it back in `end`, so that a key with many rows in
+ * one batch costs one read and one write.
+ */
+trait Stage extends Serializable {
+  /** Declares the state variables. Runs on the driver too, where the handle only collects their schemas. */
+  def open(handle: StatefulProcessorHandle): Unit
+
+  /** The rows of the current key begin. */
+  def begin(): Unit
+
+  /** What the stage does with a row: fill its results, or `leave` for a side route. */
+  def process(event: Event, watermark: Long): Unit
+
+  /** What the stage does with a timer: drop what no event that is still on time can need. */
+  def expire(watermark: Long): Unit
+
+  /** The rows of the current key end: write back what changed. */
+  def end(): Unit
+}

@@ -1,0 +1,1 @@
+"""Kafka: the embedded broker, topics, and the settings of producers and consumers."""

@@ -1,0 +1,289 @@
+"""Everything that can be told wrong about a pipeline before a JVM starts: names, topics, and the order of steps.
+
+Each check says what is wrong, why it matters and how to fix it. What concerns columns is in `column_checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headrace.errors import (
+    DuplicateStepError,
+    Location,
+    MissingEventTimeError,
+    MissingKeyError,
+    PipelineError,
+    UnboundedStateError,
+    UnsupportedStepError,
+)
+from headrace.pipeline.column_checks import check_columns
+from headrace.pipeline.nodes import (
+    Apply,
+    Dedupe,
+    EventTime,
+    KeyBy,
+    Latest,
+    Node,
+    Read,
+    Rolling,
+    Select,
+    Side,
+    SideOutput,
+    Where,
+    WithColumn,
+    Write,
+)
+from headrace.pipeline.plan import Plan, Problem, Stateful, label, method_of, nearest, schema_of, upstream
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SECOND_PIPELINE = "write to a topic and read it back in a second pipeline."
+
+
+def problems_of(plan: Plan) -> list[Problem]:
+    """All that is wrong with a plan, in the order of the user's lines (files in the order of first use)."""
+    problems = [*plan.problems, *_check_names(plan), *_check_topics(plan)]
+    for node in plan.nodes:
+        problems.extend(_check_order(node))
+        problems.extend(check_columns(node))
+    places = [plan.location, *(node.location for node in plan.nodes), *(problem.location for problem in problems)]
+    files = list(dict.fromkeys(place.file for place in places))
+    return sorted(problems, key=lambda problem: (files.index(problem.location.file), problem.location.line))
+
+
+def _check_names(plan: Plan) -> Iterator[Problem]:
+    if not _is_name(plan.name):
+        yield _bad_name(f"pipeline name {plan.name!r}", "It becomes part of topic and folder names.", plan.location)
+    places: dict[str, list[Location]] = {}
+    for step in plan.stateful:
+        if not _is_name(step.name):
+            why = "It names the state of the step, and becomes part of folder names."
+            yield _bad_name(f"step name {step.name!r}", why, step.location)
+        places.setdefault(step.name, []).append(step.location)
+    for name, locations in places.items():
+        if len(locations) > 1:
+            yield Problem(
+                DuplicateStepError,
+                f"{len(locations)} steps are called `{name}`.",
+                locations[1],
+                "A step's name is the identity of its state: they would share one. "
+                f"They are at {', '.join(str(location) for location in locations)}.",
+                "give each step its own name (for .dedupe, pass name=...).",
+            )
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _bad_name(what: str, why: str, location: Location) -> Problem:
+    fix = 'use 1 to 100 letters, digits, ".", "_" and "-", like "card-activity".'
+    return Problem(PipelineError, f"{what} can't be used.", location, why, fix)
+
+
+def _check_topics(plan: Plan) -> Iterator[Problem]:
+    for node in plan.nodes:
+        if isinstance(node, Read | Write) and not _is_topic(node.topic):
+            yield Problem(
+                PipelineError,
+                f"topic name {node.topic!r} can't be used.",
+                node.location,
+                "Kafka does not accept it.",
+                'use 1 to 249 letters, digits, ".", "_" and "-".',
+            )
+    writes = plan.all(Write)
+    if not writes:
+        why = "Without a .write(...) its results go nowhere."
+        yield Problem(
+            PipelineError, "the pipeline writes nothing.", plan.location, why, 'end a stream with .write("<topic>").'
+        )
+    flows = [(_source(write).topic, write.topic) for write in writes]
+    for write in writes:
+        source = _source(write).topic
+        if source in _reachable(write.topic, flows):
+            way = "the topic that it is read from" if write.topic == source else f"from which `{source}` is fed again"
+            yield Problem(
+                PipelineError,
+                f'.write("{write.topic}") closes a loop: it writes to `{write.topic}`, {way}.',
+                write.location,
+                "Every event would come round again, for ever.",
+                "write to another topic.",
+            )
+
+
+def _is_topic(topic: object) -> bool:
+    return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
+
+
+def _source(node: Node) -> Read:
+    source = nearest(node, Read)
+    assert source is not None, "every stream starts with a read"
+    return source
+
+
+def _reachable(topic: str, flows: list[tuple[str, str]]) -> set[str]:
+    found, fresh = {topic}, {topic}
+    while fresh:
+        fresh = {sink for source, sink in flows if source in fresh} - found
+        found |= fresh
+    return found
+
+
+def _check_order(node: Node) -> Iterator[Problem]:
+    """Whether a step may stand where it does."""
+    side = nearest(node, SideOutput)
+    if side is not None:
+        yield from _check_after_side_output(node, side)
+        return
+    match node:
+        case EventTime():
+            yield from _check_event_time(node)
+        case KeyBy():
+            yield from _check_key(node)
+        case Apply():
+            yield from _check_apply(node)
+        case SideOutput():
+            yield from _check_side_output(node)
+        case Dedupe() | Rolling():
+            yield from _check_stateful(node)
+
+
+def _check_after_side_output(node: Node, side: SideOutput) -> Iterator[Problem]:
+    allowed: tuple[type[Node], ...] = (Write,)
+    if side.side is not Side.DEAD_LETTERS:
+        allowed = (Write, Where, Select, WithColumn)
+    dead_letter_key = isinstance(node, Write) and node.key is not None and side.side is Side.DEAD_LETTERS
+    if isinstance(node, allowed) and not dead_letter_key:
+        return
+    why = "Side outputs leave with the step that they come from; only steps without state can follow."
+    if side.side is Side.DEAD_LETTERS:
+        why = "Dead letters are payloads that did not parse: they have no columns."
+    if dead_letter_key:
+        yield Problem(
+            UnsupportedStepError, "dead letters can't have another key.", node.location, why, "leave out key=..."
+        )
+    else:
+        what = f"{label(node)} can't follow .{side.side}."
+        yield Problem(UnsupportedStepError, what, node.location, why, _SECOND_PIPELINE)
+
+
+def _check_event_time(node: EventTime) -> Iterator[Problem]:
+    earlier = nearest(node, EventTime)
+    stateful = _stateful_before(node)
+    if earlier is not None:
+        yield Problem(
+            UnsupportedStepError,
+            f"event time is declared twice: `{node.column}` here, `{earlier.column}` at {earlier.location}.",
+            node.location,
+            "A stream has one event time.",
+            "keep one of the two.",
+        )
+    elif stateful:
+        yield Problem(
+            UnsupportedStepError,
+            f"event time is declared after step `{stateful[-1].name}`.",
+            node.location,
+            "The step has ordered its events by then.",
+            "call .event_time(...) before the first step with state.",
+        )
+
+
+def _check_key(node: KeyBy) -> Iterator[Problem]:
+    for step in _stateful_before(node):
+        key = nearest(step, KeyBy)
+        if key is not None and _folded(key.columns) != _folded(node.columns):
+            yield Problem(
+                UnsupportedStepError,
+                f".key_by({', '.join(node.columns)}) changes the key after step `{step.name}`, "
+                f"which is keyed by {', '.join(key.columns)}.",
+                node.location,
+                "Steps on one key run together; this version can't move rows to another key within a pipeline.",
+                _SECOND_PIPELINE,
+            )
+            return
+
+
+def _check_apply(node: Apply) -> Iterator[Problem]:
+    stateful = _stateful_before(node)
+    if stateful:
+        yield Problem(
+            UnsupportedStepError,
+            f".apply(...) can't follow step `{stateful[-1].name}`.",
+            node.location,
+            "What comes out of a step with state carries where each row goes; a function could lose it.",
+            f"call .apply(...) before the step, or {_SECOND_PIPELINE}",
+        )
+
+
+def _check_side_output(node: SideOutput) -> Iterator[Problem]:
+    event_time = nearest(node, EventTime)
+    match node.side:
+        case Side.LATE if event_time is None:
+            why = "Late is what comes behind the watermark of event time; this stream has no event time."
+            fix = f'call .event_time("<column>", out_of_order=...) first. {_time_columns(node)}'
+            yield Problem(MissingEventTimeError, ".late needs event time.", node.location, why, fix)
+        case Side.LATE if not _stateful_before(node):
+            why = "Late events are told apart by a step with state; none has come yet."
+            fix = "take .late of the stream after .dedupe(...) or .rolling(...)."
+            yield Problem(UnsupportedStepError, ".late has no rows here.", node.location, why, fix)
+        case Side.DUPLICATES if nearest(node, Dedupe) is None:
+            why = "Duplicates are what .dedupe(...) holds back; this stream has no such step."
+            fix = 'call .dedupe("<id column>", within=...) first.'
+            yield Problem(UnsupportedStepError, ".duplicates has no rows here.", node.location, why, fix)
+        case Side.QUARANTINED if event_time is None or event_time.max_skew_ms is None:
+            why = "Quarantine is for events stamped too far in the future; this stream has no limit for that."
+            fix = 'call .event_time("<column>", max_skew="5m") first.'
+            yield Problem(UnsupportedStepError, ".quarantined has no rows here.", node.location, why, fix)
+
+
+def _check_stateful(node: Stateful) -> Iterator[Problem]:
+    if nearest(node, EventTime) is None:
+        what = "A rolling window orders" if isinstance(node, Rolling) else "Deduplication forgets"
+        things = "events by time" if isinstance(node, Rolling) else "ids by event time"
+        yield Problem(
+            MissingEventTimeError,
+            f"step `{node.name}` needs event time.",
+            node.location,
+            f"{what} {things}; its input has no event-time column.",
+            f'call .event_time("<column>", out_of_order=...) before .{method_of(node)}(...). {_time_columns(node)}',
+        )
+    if isinstance(node, Rolling):
+        yield from _check_rolling(node)
+
+
+def _check_rolling(node: Rolling) -> Iterator[Problem]:
+    if nearest(node, KeyBy) is None:
+        yield Problem(
+            MissingKeyError,
+            f"step `{node.name}` needs a key.",
+            node.location,
+            "A rolling step keeps its events per key; its input has none.",
+            'call .key_by("<column>") before .rolling(...).',
+        )
+    aggregates = [aggregate for _, aggregate in node.aggregates]
+    if aggregates and all(isinstance(a, Latest) and a.within_ms is None for a in aggregates):
+        yield Problem(
+            UnboundedStateError,
+            f"step `{node.name}` would keep state for ever.",
+            node.location,
+            "It has only hr.latest(...) without a span, so the last events of every key ever seen would stay.",
+            'say how old an event may be: hr.latest(..., within="24h").',
+        )
+
+
+def _stateful_before(node: Node) -> list[Stateful]:
+    """The steps with state that a node's rows have come through, first one first."""
+    return [step for step in upstream(node) if isinstance(step, Stateful)][::-1]
+
+
+def _folded(columns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(column.lower() for column in columns)
+
+
+def _time_columns(node: Node) -> str:
+    schema = schema_of(node)
+    if schema is None:
+        return "It is a TIMESTAMP, or a BIGINT of epoch milliseconds."
+    names = [name for name, type in schema.items() if type == "timestamp"]
+    return f"Timestamp columns here: {', '.join(names) or 'none'}"

@@ -1,0 +1,148 @@
+"""What a Spark Column refers to, read from its expression tree without importing Spark.
+
+Columns made before a session exists are those of Spark Connect (see `headrace.deferred`): trees of Python objects, told
+apart here by the names of their classes. A classic Column lives in the JVM and SQL text needs Spark's parser; of both
+nothing is known before the pipeline runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+# Expressions that refer to nothing themselves: what they use is what their children use.
+_TRANSPARENT = frozenset(
+    {
+        "CallFunction",
+        "CaseWhen",
+        "CastExpression",
+        "ColumnAlias",
+        "CommonInlineUserDefinedFunction",
+        "DropField",
+        "LambdaFunction",
+        "LiteralExpression",
+        "NamedArgumentExpression",
+        "SortOrder",
+        "UnresolvedExtractValue",
+        "UnresolvedFunction",
+        "UnresolvedNamedLambdaVariable",
+        "WindowExpression",
+        "WithField",
+    }
+)
+_NAME_PART = re.compile(r"`((?:[^`]|``)*)`(?:\.|$)|([^`.]+)(?:\.|$)")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column that an expression uses, as a path into structs, and the function that it is handed to directly."""
+
+    path: tuple[str, ...]
+    function: str | None = None
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+
+class _Unknown(Exception):
+    """Ends the walk of a tree that can't be followed."""
+
+
+def is_column(value: object) -> bool:
+    """Whether this is a Spark Column, classic or Connect.
+
+    >>> is_column("amount > 5")
+    False
+    """
+    return any(kind.__name__ == "Column" and kind.__module__.startswith("pyspark.") for kind in type(value).__mro__)
+
+
+def referenced_columns(value: object) -> set[str] | None:
+    """The top-level columns that an expression uses, as written; None if that can't be known before it runs.
+
+    >>> from pyspark.sql import functions as F
+    >>> sorted(referenced_columns((F.col("here.lat") > 5) | F.col("`odd.name`").isNull()))
+    ['here', 'odd.name']
+    >>> print(referenced_columns("amount > 5"))
+    None
+    """
+    found = references(value)
+    return None if found is None else {reference.path[0] for reference in found}
+
+
+def references(value: object) -> tuple[Reference, ...] | None:
+    """The same in full: each path once, in the order in which the expression uses it."""
+    expression = getattr(value, "_expr", None)
+    if not is_column(value) or expression is None:
+        return None
+    try:
+        return tuple(dict.fromkeys(_walk(expression, None)))
+    except _Unknown:
+        return None
+
+
+def plain_name(value: object) -> str | None:
+    """The name of a Column that is no more than a top-level name, like `F.col("card_id")`; None for any other value.
+
+    >>> from pyspark.sql import functions as F
+    >>> plain_name(F.col("card_id")), plain_name(F.col("amount") * 2)
+    ('card_id', None)
+    """
+    if not is_column(value) or type(getattr(value, "_expr", None)).__name__ != "ColumnReference":
+        return None
+    found = references(value)
+    return found[0].path[0] if found and len(found[0].path) == 1 else None
+
+
+def expression_text(value: object) -> str:
+    """An expression for people to read.
+
+    >>> expression_text("amount > 5")
+    'amount > 5'
+    """
+    text = str(value)
+    return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
+
+
+def _walk(expression: Any, function: str | None) -> Iterator[Reference]:
+    kind = type(expression).__name__
+    path = _path(expression)
+    if path is not None:
+        yield Reference(path, function)
+    elif kind == "UnresolvedStar" and expression._unparsed_target is not None:
+        yield Reference(_parts(expression._unparsed_target.removesuffix(".*")))
+    elif kind in _TRANSPARENT:
+        inner = expression._name if kind == "UnresolvedFunction" else None
+        for child in expression.children:
+            yield from _walk(child, inner)
+    else:
+        raise _Unknown
+
+
+def _path(expression: Any) -> tuple[str, ...] | None:
+    """The path of a column (`here.lat`) or of a field taken from it (`here["lat"]`); None for any other expression."""
+    kind = type(expression).__name__
+    if kind == "ColumnReference":
+        return _parts(expression._unparsed_identifier)
+    if kind == "UnresolvedExtractValue" and isinstance(getattr(expression._extraction, "_value", None), str):
+        outer = _path(expression._child)
+        return None if outer is None else (*outer, expression._extraction._value)
+    return None
+
+
+def _parts(identifier: str) -> tuple[str, ...]:
+    """The parts of a dotted name, with backticks around what has a dot of its own."""
+    parts: list[str] = []
+    at = 0
+    while at < len(identifier):
+        found = _NAME_PART.match(identifier, at)
+        if found is None:
+            raise _Unknown
+        quoted, plain = found.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+        at = found.end()
+    if not parts:
+        raise _Unknown
+    return tuple(parts)

@@ -1,0 +1,153 @@
+"""A pipeline for people (`draw`) and for programs (`describe`): what `headrace explain` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.pipeline.columns import expression_text
+from headrace.pipeline.durations import format_duration
+from headrace.pipeline.nodes import (
+    Apply,
+    Dedupe,
+    EventTime,
+    KeyBy,
+    Latest,
+    Node,
+    Read,
+    Rolling,
+    Select,
+    Where,
+    WindowAggregate,
+    WithColumn,
+    Write,
+)
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.plan import Stateful, input_of, method_of
+
+
+def describe(pipeline: Pipeline) -> dict[str, Any]:
+    """The plan as plain data, ready for JSON: each node with its id, kind, name, location, inputs and details.
+
+    >>> import headrace as hr
+    >>> pipeline = hr.Pipeline("copy")
+    >>> pipeline.read("clicks", schema="user STRING").write("copy")
+    >>> describe(pipeline)["nodes"][1]["inputs"]
+    ['1']
+    """
+    ids = {node: str(number) for number, node in enumerate(pipeline.nodes, start=1)}
+    return {
+        "pipeline": pipeline.name,
+        "nodes": [
+            {
+                "id": ids[node],
+                "kind": method_of(node),
+                "name": node.name if isinstance(node, Stateful) else None,
+                "location": str(node.location),
+                "inputs": [ids[source] for source in [input_of(node)] if source is not None],
+                "details": _details(node),
+            }
+            for node in pipeline.nodes
+        ],
+    }
+
+
+def draw(pipeline: Pipeline) -> str:
+    """The plan as a tree in plain text: reads at the top, side outputs and writes as branches.
+
+    >>> import headrace as hr
+    >>> pipeline = hr.Pipeline("clicks")
+    >>> clicks = pipeline.read("clicks", schema="user STRING, at TIMESTAMP")
+    >>> clicks.where("user is not null").write("known-users")
+    >>> clicks.dead_letters.write("bad-clicks")
+    >>> print(draw(pipeline))
+    pipeline clicks
+    read clicks
+    +- where user is not null
+    |  write known-users
+    +- dead_letters
+       write bad-clicks
+    """
+    children: dict[Node | None, list[Node]] = {}
+    for node in pipeline.nodes:
+        children.setdefault(input_of(node), []).append(node)
+    lines = [f"pipeline {pipeline.name}"]
+    for read in pipeline.reads:
+        lines.extend(_chain(read, children))
+    return "\n".join(lines)
+
+
+def _chain(node: Node, children: dict[Node | None, list[Node]]) -> Iterator[str]:
+    """A node and all after it; a step on its own stays in line, branches are set in."""
+    yield " ".join(part for part in (method_of(node), _summary(node)) if part)
+    following = children.get(node, [])
+    if len(following) == 1:
+        yield from _chain(following[0], children)
+        return
+    for number, child in enumerate(following, start=1):
+        first, *rest = _chain(child, children)
+        yield f"+- {first}"
+        yield from (("|  " if number < len(following) else "   ") + line for line in rest)
+
+
+def _details(node: Node) -> dict[str, Any]:
+    match node:
+        case Read():
+            return {"topic": node.topic, "schema": dict(node.schema)}
+        case EventTime():
+            skew = None if node.max_skew_ms is None else format_duration(node.max_skew_ms)
+            return {"column": node.column, "out_of_order": format_duration(node.out_of_order_ms), "max_skew": skew}
+        case KeyBy():
+            return {"columns": list(node.columns)}
+        case Dedupe():
+            return {"columns": list(node.columns), "within": format_duration(node.within_ms)}
+        case Rolling():
+            return {"aggregates": {name: _aggregate(aggregate) for name, aggregate in node.aggregates}}
+        case Where():
+            return {"condition": expression_text(node.condition)}
+        case Select():
+            return {
+                "columns": {name: name if value is None else expression_text(value) for name, value in node.columns}
+            }
+        case WithColumn():
+            return {"column": node.name, "value": expression_text(node.value)}
+        case Apply():
+            schema = None if node.schema is None else dict(node.schema)
+            return {"function": getattr(node.function, "__qualname__", repr(node.function)), "schema": schema}
+        case Write():
+            return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
+    return {}
+
+
+def _aggregate(aggregate: WindowAggregate | Latest) -> str:
+    """As the user would write it."""
+    if isinstance(aggregate, WindowAggregate):
+        return f"last({format_duration(aggregate.window_ms)}).{aggregate.function}({aggregate.column or ''})"
+    within = "" if aggregate.within_ms is None else f", within={format_duration(aggregate.within_ms)}"
+    return f"latest({', '.join(aggregate.columns)}, back={aggregate.back}{within})"
+
+
+def _summary(node: Node) -> str:
+    """What matters of a node, on one line."""
+    match node:
+        case Read():
+            return node.topic
+        case EventTime():
+            skew = "" if node.max_skew_ms is None else f", max skew {format_duration(node.max_skew_ms)}"
+            return f"{node.column}, out of order by {format_duration(node.out_of_order_ms)}{skew}"
+        case KeyBy():
+            return ", ".join(node.columns)
+        case Dedupe():
+            return f"`{node.name}`: {', '.join(node.columns)} within {format_duration(node.within_ms)}"
+        case Rolling():
+            return f"`{node.name}`: {', '.join(f'{name}={_aggregate(value)}' for name, value in node.aggregates)}"
+        case Where():
+            return expression_text(node.condition)
+        case Select():
+            parts = (name if value is None else f"{name}={expression_text(value)}" for name, value in node.columns)
+            return ", ".join(parts)
+        case WithColumn():
+            return f"{node.name}={expression_text(node.value)}"
+        case Write():
+            return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
+    return ""

@@ -1,0 +1,33 @@
+"""The line of the user's own code that declared a step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from headrace.errors import Location
+from headrace.pipeline.nodes import UNKNOWN
+
+_HERE = str(Path(__file__).parent) + os.sep
+
+
+def caller_location() -> Location:
+    """The nearest line on the stack outside of this package; its path is relative if it is below the working folder.
+
+    >>> str(caller_location())
+    '<doctest headrace.pipeline.location.caller_location[0]>:1'
+    """
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_HERE):
+        if frame.f_back is None:
+            return UNKNOWN
+        frame = frame.f_back
+    return Location(_relative(frame.f_code.co_filename), frame.f_lineno)
+
+
+def _relative(file: str) -> str:
+    path = Path(file)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return file

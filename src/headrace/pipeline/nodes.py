@@ -1,0 +1,146 @@
+"""The plan: what a pipeline is once declared. Plain frozen data; the engine lowers it, `explain` draws it.
+
+A step has inputs, and may have named side outputs. Stateful steps have a name, which is the identity of their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from headrace.errors import Location
+from headrace.pipeline.schema import Schema
+
+UNKNOWN = Location("<unknown>", 0)
+
+
+class Side(StrEnum):
+    """The side outputs: where a row goes that is not a result."""
+
+    LATE = "late"
+    DUPLICATES = "duplicates"
+    QUARANTINED = "quarantined"
+    DEAD_LETTERS = "dead_letters"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One step of a plan."""
+
+    location: Location = field(default=UNKNOWN, kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Read(Node):
+    """A topic as a stream of rows: JSON payloads of one schema."""
+
+    topic: str
+    schema: Schema
+
+
+@dataclass(frozen=True, eq=False)
+class EventTime(Node):
+    """Which column is the event's own time, and how far out of order or ahead of the clock it may be."""
+
+    input: Node
+    column: str
+    out_of_order_ms: int
+    max_skew_ms: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class KeyBy(Node):
+    """The columns that partition the stream: state is per key, order holds per key."""
+
+    input: Node
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Dedupe(Node):
+    """Only the first event of an id passes, within a span of event time."""
+
+    input: Node
+    name: str
+    columns: tuple[str, ...]
+    within_ms: int
+
+
+@dataclass(frozen=True)
+class WindowAggregate:
+    """`last("1m").sum("amount")`: a function over the rows of (t - window, t]."""
+
+    function: str  # count, sum, avg, min, max, stddev, approx_count_distinct
+    column: str | None
+    window_ms: int
+
+
+@dataclass(frozen=True)
+class Latest:
+    """`latest("lat", "lon", back=1)`: columns of the n-th previous event by event time, within a span."""
+
+    columns: tuple[str, ...]
+    back: int
+    within_ms: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rolling(Node):
+    """Per event: aggregates over the event-time window that ends at it, of what has arrived."""
+
+    input: Node
+    name: str
+    aggregates: tuple[tuple[str, WindowAggregate | Latest], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Where(Node):
+    """Rows for which the condition holds. `condition` is a Spark Column or a SQL string."""
+
+    input: Node
+    condition: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Node):
+    """Named columns only; each a name, or (name, Column)."""
+
+    input: Node
+    columns: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WithColumn(Node):
+    """One more column, or another value for a column."""
+
+    input: Node
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Node):
+    """A function from DataFrame to DataFrame, for what a pipeline does not express. Stateless."""
+
+    input: Node
+    function: Callable[[Any], Any]
+    schema: Schema | None
+
+
+@dataclass(frozen=True, eq=False)
+class SideOutput(Node):
+    """The late, duplicate, quarantined or dead-letter rows met on the way to `input`, as a stream."""
+
+    input: Node
+    side: Side
+
+
+@dataclass(frozen=True, eq=False)
+class Write(Node):
+    """A stream into a topic."""
+
+    input: Node
+    topic: str
+    key: tuple[str, ...] | None

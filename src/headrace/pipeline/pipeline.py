@@ -1,0 +1,86 @@
+"""A pipeline: the declaration of a job, from topics to topics."""
+
+from __future__ import annotations
+
+from headrace.errors import InvalidPipelineError, InvalidSchemaError
+from headrace.pipeline.checks import problems_of
+from headrace.pipeline.location import caller_location
+from headrace.pipeline.nodes import Dedupe, Node, Read, Rolling, Write
+from headrace.pipeline.plan import Plan, Problem
+from headrace.pipeline.schema import Schema, as_schema
+from headrace.pipeline.stream import Stream
+
+
+class Pipeline:
+    """What a job reads, does and writes. Declaring it runs nothing; `headrace run MODULE:NAME` runs it.
+
+    The name is the identity of the job: its checkpoint and its internal topics carry it.
+
+    >>> import headrace as hr
+    >>> pipeline = hr.Pipeline("copy-clicks")
+    >>> pipeline.read("clicks", schema="user STRING, at TIMESTAMP").write("clicks-copy")
+    >>> pipeline.check()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._plan = Plan(name, caller_location())
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._plan.name
+
+    def read(self, topic: str, schema: str | type) -> Stream:
+        """The rows of a topic with JSON payloads. `schema` is Spark DDL or a dataclass.
+
+        >>> import headrace as hr
+        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
+        >>> dict(clicks.schema)
+        {'user': 'string', 'at': 'timestamp'}
+        """
+        location = caller_location()
+        try:
+            columns = as_schema(schema)
+        except InvalidSchemaError as problem:
+            self._plan.report(Problem.of(problem, location, f'.read("{topic}"): '))
+            columns = Schema(())
+        return Stream(self._plan, self._plan.add(Read(topic, columns, location=location)))
+
+    def check(self) -> None:
+        """Raise `InvalidPipelineError` with all that is wrong, in the order of the lines; no JVM is needed.
+
+        >>> import headrace as hr
+        >>> pipeline = hr.Pipeline("demo")
+        >>> pipeline.read("clicks", schema="user STRING").where("user is not null").write("clicks")
+        >>> pipeline.check()
+        Traceback (most recent call last):
+            ...
+        headrace.errors.InvalidPipelineError: pipeline `demo` has 1 problem.
+        ...
+        """
+        problems = problems_of(self._plan)
+        if problems:
+            raise InvalidPipelineError(self.name, [problem.error(self.name) for problem in problems])
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every declared node, each after its input."""
+        return tuple(self._plan.nodes)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """What it reads."""
+        return self._plan.all(Read)
+
+    @property
+    def steps(self) -> tuple[Dedupe | Rolling, ...]:
+        """The steps that keep state."""
+        return self._plan.stateful
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """What it writes."""
+        return self._plan.all(Write)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name}: {len(self.reads)} reads, {len(self.writes)} writes>"

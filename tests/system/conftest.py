@@ -1,0 +1,31 @@
+"""One real broker for all system tests."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headrace.log.broker import EmbeddedBroker
+from headrace.log.topics import Topics
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """An embedded broker with data of its own, which dies with the tests."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def topic(broker: EmbeddedBroker) -> Callable[..., str]:
+    """Creates a topic with a name that no other test has: `topic("clicks", partitions=2)`."""
+    topics = Topics(broker.bootstrap, timeout=30)
+
+    def create(name: str = "topic", partitions: int = 4, **config: str) -> str:
+        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        topics.create(unique, partitions, config={key.replace("_", "."): value for key, value in config.items()})
+        return unique
+
+    return create
