@@ -58,7 +58,7 @@ def distance_km(lat_a: float, lon_a: float, lat_b: float, lon_b: float) -> float
     """The great-circle distance.
 
     >>> round(distance_km(48.857, 2.352, 51.507, -0.128))  # Paris to London
-    344
+    343
     """
     phi_a, phi_b = radians(lat_a), radians(lat_b)
     half = sin((phi_b - phi_a) / 2) ** 2 + cos(phi_a) * cos(phi_b) * sin(radians(lon_b - lon_a) / 2) ** 2

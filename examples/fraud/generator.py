@@ -61,9 +61,9 @@ class Traffic:
     future: float = 0.001
     malformed: float = 0.002
     journeys: float = 0.0002  # an honest cardholder moves to another city
-    card_testing: float = 0.001
-    spending_sprees: float = 0.001
-    impossible_travel: float = 0.001
+    card_testing: float = 0.002
+    spending_sprees: float = 0.002
+    impossible_travel: float = 0.002
 
     def __post_init__(self) -> None:
         if self.rate <= 0 or self.cards <= 0:

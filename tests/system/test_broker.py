@@ -143,7 +143,12 @@ def test_a_broker_that_was_killed_comes_up_again_with_its_data(tmp_path: Path) -
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_not_a_broker(tmp_path: Path) -> None:
-    note = {"pid": os.getpid(), "bootstrap": "127.0.0.1:9092", "started": "2026-01-01T00:00:00+00:00", "attached": False}
+    note = {
+        "pid": os.getpid(),
+        "bootstrap": "127.0.0.1:9092",
+        "started": "2026-01-01T00:00:00+00:00",
+        "attached": False,
+    }
     (tmp_path / "broker.json").write_text(json.dumps(note))
     assert running_broker(tmp_path) is None
     RunningBroker(os.getpid(), "127.0.0.1:9092", "", False, tmp_path).stop()  # and this process is still here
@@ -185,7 +190,7 @@ def test_a_broker_that_can_not_start_says_why_and_leaves_nothing(tmp_path: Path)
     (tmp_path / "data" / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
     with pytest.raises(BrokerStartError, match="ended while it started") as caught:
         broken.start()
-    assert "node.id" in str(caught.value.why)
+    assert "node id 7" in str(caught.value.why)
     assert str(tmp_path / "logs" / "broker.log") in str(caught.value.why)
     assert (tmp_path / "logs" / "broker.log").read_text()
     assert not (tmp_path / "broker.json").exists()

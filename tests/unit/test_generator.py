@@ -141,7 +141,7 @@ def test_each_kind_has_its_share() -> None:
     assert share[Kind.MALFORMED] == pytest.approx(traffic.malformed, rel=0.2)
     episodes = {e.episode for e in stream if e.episode is not None}
     kinds = Counter(episode.kind for episode in episodes)
-    assert all(kinds[kind] == pytest.approx(100, rel=0.15) for kind in EpisodeKind)
+    assert all(kinds[kind] == pytest.approx(200, rel=0.15) for kind in EpisodeKind)
 
 
 def test_misbehaviour_is_what_its_kind_says() -> None:

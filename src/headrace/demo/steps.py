@@ -15,9 +15,8 @@ _LINE_SECONDS = 2.0
 class Steps:
     """Prints one line per step; while it runs a terminal shows what it does, and a log now and then.
 
-    >>> from rich.console import Console
-    >>> with Steps(Console()).step("topics") as progress:
-    ...     progress("creating")  # doctest: +SKIP
+    >>> with Steps(Console(quiet=True)).step("topics") as progress:
+    ...     progress("transactions and 6 outputs")
     """
 
     def __init__(self, console: Console) -> None:
@@ -40,10 +39,11 @@ class Steps:
             spoke = [began]
 
             def tell(message: str) -> None:
+                new = message != said[0]
                 said[0] = message
-                if time.monotonic() - spoke[0] >= _LINE_SECONDS:
+                if new and time.monotonic() - spoke[0] >= _LINE_SECONDS:
                     spoke[0] = time.monotonic()
-                    self._console.print(f"  {name}: {message}", soft_wrap=True, highlight=False, markup=False)
+                    self._console.print(f"  {message}", soft_wrap=True, highlight=False, markup=False)
 
             yield tell
         took = time.monotonic() - began

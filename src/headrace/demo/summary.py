@@ -68,33 +68,36 @@ class Summary:
         )
         facts = Table.grid(padding=(0, 2))
         facts.add_row("transactions", f"{figures.produced:,}{self._undelivered()}")
-        facts.add_row("outcomes", self._outcomes())
         facts.add_row("written twice", f"{figures.duplicated:,}")
         facts.add_row(
             "latency of decisions",
             f"p50 {_ms(figures.p50_ms)}, p95 {_ms(figures.p95_ms)}, p99 {_ms(figures.p99_ms)}, producer to consumer, "
-            f"{figures.measured:,} decisions after {self.warmup_seconds:g} s of warm-up",
+            f"{figures.measured:,} decisions after {self.warmup_seconds:.0f} s of warm-up",
         )
         facts.add_row(
             "flags",
             f"{score.flagged:,}, of which {len(score.false_flags):,} on honest transactions; "
             f"precision {_share(score.precision)}, recall {_share(score.recall)}",
         )
-        return Group(Text(), verdict, facts, self._frauds(), *self._trouble(), Text())
+        return Group(Text(), verdict, self._outcomes(), Text(), self._frauds(), Text(), facts, *self._trouble(), Text())
 
     def _undelivered(self) -> str:
         return f" (and {self.undelivered:,} that the log did not take)" if self.undelivered else ""
 
-    def _outcomes(self) -> str:
-        parts = [f"{self.figures.outcomes[Outcome.DECIDED]:,} decided"]
-        for outcome, name, cause in (
-            (Outcome.LATE, "late", "straggler"),
-            (Outcome.DUPLICATE, "duplicate", "duplicate"),
-            (Outcome.QUARANTINED, "quarantined", "future"),
-            (Outcome.DEAD_LETTER, "dead letters", "malformed"),
+    def _outcomes(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column()
+        table.add_column(justify="right")
+        for outcome, name, cause, sent in (
+            (Outcome.DECIDED, "decided", "", ""),
+            (Outcome.LATE, "late", "straggler", "stragglers sent; before the first watermark nothing is late"),
+            (Outcome.DUPLICATE, "duplicate", "duplicate", "sent again"),
+            (Outcome.QUARANTINED, "quarantined", "future", "sent with a clock far ahead"),
+            (Outcome.DEAD_LETTER, "dead letters", "malformed", "sent malformed"),
         ):
-            parts.append(f"{self.figures.outcomes[outcome]:,} {name} (sent: {self.injected.get(cause, 0):,} {cause})")
-        return ", ".join(parts)
+            origin = f"{self.injected.get(cause, 0):,} {sent}" if cause else ""
+            table.add_row(name, f"{self.figures.outcomes[outcome]:,}", Text(origin, "dim"))
+        return table
 
     def _frauds(self) -> Table:
         table = Table(box=None, padding=(0, 2), pad_edge=False)

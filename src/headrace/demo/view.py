@@ -41,8 +41,10 @@ class Frame:
     @property
     def rate(self) -> float:
         """Transactions per second of late."""
-        recent = self.history[-_RATE_SECONDS:]
-        return sum(second.produced for second in recent) / max(1, min(len(recent), int(self.elapsed_seconds)))
+        recent = [second.produced for second in self.history[-_RATE_SECONDS:]]
+        while recent and recent[0] == 0:  # before the first
+            del recent[0]
+        return sum(recent) / max(1, len(recent))
 
 
 class View(Protocol):
@@ -103,7 +105,7 @@ class LineView:
 
 def view_for(console: Console) -> View:
     """The view that suits where the output goes."""
-    return ScreenView(console) if console.is_terminal else LineView(console)
+    return ScreenView(console) if console.is_terminal and not console.quiet else LineView(console)
 
 
 def line(frame: Frame) -> str:

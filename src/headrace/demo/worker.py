@@ -23,10 +23,7 @@ _STOP = b"stop\n"
 
 
 class Worker:
-    """A worker as its owner sees it. `on_report` is called from a thread of its own.
-
-    >>> Worker("headrace.demo.sender", {}, print, folder=Path("."), console=Path("sender.log"))  # doctest: +SKIP
-    """
+    """A worker as its owner sees it: it runs `module`, and `on_report` gets its reports, on a thread apart."""
 
     def __init__(
         self,
@@ -126,6 +123,10 @@ class Owner:
 
 
 def tail(file: Path, lines: int = 15) -> str:
-    """The last lines of a text file, for an error message; a sentence if there are none."""
+    """The last lines of a text file, for an error message; a sentence if there are none.
+
+    >>> tail(Path("no-such-file.log"))
+    'It has said nothing yet.'
+    """
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    return "\n".join(text.rstrip().splitlines()[-lines:]) or "It said nothing."
+    return "\n".join(text.rstrip().splitlines()[-lines:]) or "It has said nothing yet."

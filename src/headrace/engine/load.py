@@ -28,8 +28,9 @@ def load_pipeline(target: str) -> Pipeline:
     found = {key: value for key, value in vars(module).items() if isinstance(value, Pipeline)}
     if not name and len(found) == 1:
         return next(iter(found.values()))
-    if name in found:
-        return found[name]
+    named = getattr(module, name, None) if name else None
+    if isinstance(named, Pipeline):
+        return named
     if not found:
         raise PipelineNotFoundError(
             f"module `{module_name}` has no pipeline.",

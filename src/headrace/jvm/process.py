@@ -115,10 +115,13 @@ def stop_process(pid: int, token: str, grace: float = 20) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + grace
-        if token in command_line(pid):
-            with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
-                os.kill(pid, number)
-        while token in command_line(pid):
+        sent = False
+        while _lives(pid, token):
+            # Not before the loop: a process that is just being started has no command line for a moment.
+            if not sent and token in command_line(pid):
+                with contextlib.suppress(ProcessLookupError):  # it ended by itself just now
+                    os.kill(pid, number)
+                sent = True
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
@@ -129,3 +132,20 @@ def stop_process(pid: int, token: str, grace: float = 20) -> None:
         why="It may be waiting for a disk that does not answer.",
         fix=f"look at it with: ps -fp {pid}",
     )
+
+
+def _lives(pid: int, token: str) -> bool:
+    said = command_line(pid)
+    return token in said if said else _exiting(pid)
+
+
+def _exiting(pid: int) -> bool:
+    """Whether a process without a command line still has threads: it may hold its locks and ports for a moment yet."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X") or threads > 1

@@ -104,11 +104,7 @@ class Topics:
             raise self._translate(error) from error
 
     def list(self, *, internal: bool = False) -> list[TopicSummary]:
-        """All topics by name; those that Kafka keeps for itself only if asked for.
-
-        >>> Topics("127.0.0.1:9092").list()                                # doctest: +SKIP
-        [TopicSummary(name='clicks', partitions=4, replication=1)]
-        """
+        """All topics by name; those that Kafka keeps for itself only if asked for."""
         summaries = [
             TopicSummary(name, len(topic.partitions), _replication(topic))
             for name, topic in self._metadata().topics.items()

@@ -59,7 +59,8 @@ def _check_names(plan: Plan) -> Iterator[Problem]:
     for step in plan.stateful:
         if not _is_name(step.name):
             why = "It names the state of the step, and becomes part of folder names."
-            yield _bad_name(f"step name {step.name!r}", why, step.location)
+            fix = " Pass it as name=..." if isinstance(step, Dedupe) else ""
+            yield _bad_name(f"step name {step.name!r}", why, step.location, fix)
         places.setdefault(step.name, []).append(step.location)
     for name, locations in places.items():
         if len(locations) > 1:
@@ -77,9 +78,9 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-def _bad_name(what: str, why: str, location: Location) -> Problem:
+def _bad_name(what: str, why: str, location: Location, more: str = "") -> Problem:
     fix = 'use 1 to 100 letters, digits, ".", "_" and "-", like "card-activity".'
-    return Problem(PipelineError, f"{what} can't be used.", location, why, fix)
+    return Problem(PipelineError, f"{what} can't be used.", location, why, fix + more)
 
 
 def _check_topics(plan: Plan) -> Iterator[Problem]:

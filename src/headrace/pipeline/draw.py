@@ -25,6 +25,8 @@ from headrace.pipeline.nodes import (
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.plan import Stateful, input_of, method_of
 
+_WIDEST = 80
+
 
 def describe(pipeline: Pipeline) -> dict[str, Any]:
     """The plan as plain data, ready for JSON: each node with its id, kind, name, location, inputs and details.
@@ -79,15 +81,19 @@ def draw(pipeline: Pipeline) -> str:
 
 def _chain(node: Node, children: dict[Node | None, list[Node]]) -> Iterator[str]:
     """A node and all after it; a step on its own stays in line, branches are set in."""
-    yield " ".join(part for part in (method_of(node), _summary(node)) if part)
+    yield _line(node)
     following = children.get(node, [])
-    if len(following) == 1:
-        yield from _chain(following[0], children)
-        return
+    while len(following) == 1:
+        yield _line(following[0])
+        following = children.get(following[0], [])
     for number, child in enumerate(following, start=1):
         first, *rest = _chain(child, children)
         yield f"+- {first}"
         yield from (("|  " if number < len(following) else "   ") + line for line in rest)
+
+
+def _line(node: Node) -> str:
+    return " ".join(part for part in (method_of(node), _summary(node)) if part)
 
 
 def _details(node: Node) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _details(node: Node) -> dict[str, Any]:
             return {"column": node.name, "value": expression_text(node.value)}
         case Apply():
             schema = None if node.schema is None else dict(node.schema)
-            return {"function": getattr(node.function, "__qualname__", repr(node.function)), "schema": schema}
+            return {"function": _function_name(node), "schema": schema}
         case Write():
             return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
     return {}
@@ -125,6 +131,17 @@ def _aggregate(aggregate: WindowAggregate | Latest) -> str:
         return f"last({format_duration(aggregate.window_ms)}).{aggregate.function}({aggregate.column or ''})"
     within = "" if aggregate.within_ms is None else f", within={format_duration(aggregate.within_ms)}"
     return f"latest({', '.join(aggregate.columns)}, back={aggregate.back}{within})"
+
+
+def _function_name(node: Apply) -> str:
+    # Not its repr, which shows an address in memory: a plan is described the same every time.
+    return str(getattr(node.function, "__qualname__", type(node.function).__name__))
+
+
+def _short(value: object) -> str:
+    """An expression that fits on a line; `describe` has it in full."""
+    text = expression_text(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
 
 
 def _summary(node: Node) -> str:
@@ -142,12 +159,14 @@ def _summary(node: Node) -> str:
         case Rolling():
             return f"`{node.name}`: {', '.join(f'{name}={_aggregate(value)}' for name, value in node.aggregates)}"
         case Where():
-            return expression_text(node.condition)
+            return _short(node.condition)
         case Select():
-            parts = (name if value is None else f"{name}={expression_text(value)}" for name, value in node.columns)
+            parts = (name if value is None else f"{name}={_short(value)}" for name, value in node.columns)
             return ", ".join(parts)
         case WithColumn():
-            return f"{node.name}={expression_text(node.value)}"
+            return f"{node.name}={_short(node.value)}"
+        case Apply():
+            return _function_name(node)
         case Write():
             return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
     return ""

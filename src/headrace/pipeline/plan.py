@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from headrace.errors import Location, PipelineError, closest
 from headrace.pipeline.nodes import Apply, Dedupe, Node, Read, Rolling, Select, Side, SideOutput, WithColumn
@@ -15,6 +16,9 @@ from headrace.pipeline.schema import Column, Schema
 NodeT = TypeVar("NodeT", bound=Node)
 
 Stateful = Dedupe | Rolling
+
+# Nodes never change, so neither do their columns.
+_schemas: WeakKeyDictionary[Node, Schema | None] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class Plan:
         if isinstance(source, SideOutput) and source not in self.nodes:
             self.nodes.append(source)
         self.nodes.append(node)
+        schema_of(node)  # now, while that of its input is at hand: no chain of steps is too long
         return node
 
     def side_output(self, node: Node, side: Side, location: Location) -> SideOutput:
@@ -118,6 +123,12 @@ def label(node: Node) -> str:
 
 def schema_of(node: Node) -> Schema | None:
     """The columns that rows have after a node; None if they are not known before it runs."""
+    if node not in _schemas:
+        _schemas[node] = _schema(node)
+    return _schemas[node]
+
+
+def _schema(node: Node) -> Schema | None:
     match node:
         case Read():
             # A schema that could not be read leaves a Read without columns: its problem is reported already.
