@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import broker, topics
+from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
 from headrace.cli.run import run
@@ -24,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(demo)
 app.command()(run)
 app.command()(explain)
 app.add_typer(broker.app, name="broker")

@@ -49,6 +49,7 @@ OUTPUTS = {
 }
 HISTORY_SECONDS = 60.0  # of traffic is there before the job starts
 LEAST_WARMUP_SECONDS, MOST_WARMUP_SECONDS = 10.0, 90.0
+RUNNING = "running"
 _FRAME_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _DRAIN_SECONDS = 30.0  # without any progress
@@ -94,7 +95,7 @@ class _Demo:
         self._undelivered = 0
         self._collecting = False
         self._warmup_seconds = 0.0
-        self._last_frame: Frame | None = None
+        self._picture: Frame | None = None
 
     def run(self) -> Summary:
         steps = Steps(self._console)
@@ -204,8 +205,8 @@ class _Demo:
                 attempt(lambda: self._drain(view, bootstrap, job, collector))
         job.stop()
         attempt(lambda: collector.stop(_WORKER_STOP_SECONDS))
-        if self._options.screenshot is not None and self._last_frame is not None:
-            self._options.screenshot.write_text(screenshot(self._last_frame), encoding="utf-8")
+        if self._options.screenshot is not None and self._picture is not None:
+            self._options.screenshot.write_text(screenshot(self._picture), encoding="utf-8")
         return Summary(
             figures=self._books.figures(),
             score=self._truth.score(),
@@ -236,7 +237,7 @@ class _Demo:
             elapsed = time.monotonic() - began
             if seconds is not None and elapsed >= seconds:
                 return
-            self._show(view, "running", elapsed, seconds, bootstrap, job)
+            self._show(view, RUNNING, elapsed, seconds, bootstrap, job)
             time.sleep(_FRAME_SECONDS)
 
     def _check(self, job: Job, workers: list[Worker]) -> None:
@@ -258,7 +259,7 @@ class _Demo:
 
     def _show(self, view: View, phase: str, elapsed: float, seconds: float | None, bootstrap: str, job: Job) -> None:
         job.watch()
-        self._last_frame = Frame(
+        frame = Frame(
             phase=phase,
             elapsed_seconds=elapsed,
             seconds=seconds,
@@ -268,7 +269,9 @@ class _Demo:
             alerts=self._books.recent_alerts(),
             progress=job.progress,
         )
-        view.show(self._last_frame)
+        view.show(frame)
+        if phase == RUNNING:
+            self._picture = frame
 
 
 def find_project(*roots: Path) -> Path:

@@ -28,13 +28,13 @@ object Kernel {
     val schema = StructType(df.schema.filterNot(_.name == eventTime))
     val fused = new FusedSteps(schema, spec.get("stages").elements().asScala.toSeq)
 
-    val keyBytes = bytes(strings(spec.get("key")).map(F.col))
-    val position = bytes(Seq(F.col(spec.get("partition").asText), F.col(spec.get("offset").asText)))
+    val key = keyBytes(strings(spec.get("key")).map(F.col))
+    val position = keyBytes(Seq(F.col(spec.get("partition").asText), F.col(spec.get("offset").asText)))
     val incoming = df
       .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
       .select(
         // Rows that only pass through are spread over the partitions by their position; their key may be null.
-        F.when(F.col(route) === Routes.Result, keyBytes).otherwise(position).as("key"),
+        F.when(F.col(route) === Routes.Result, key).otherwise(position).as("key"),
         bytes(columns.toIndexedSeq.map(F.col)).as("row"))
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
@@ -55,6 +55,9 @@ object Kernel {
 
   private def bytes(columns: Seq[Column]): Column =
     ExpressionUtils.column(RowBytes(ExpressionUtils.expression(F.struct(columns: _*))))
+
+  private def keyBytes(columns: Seq[Column]): Column =
+    ExpressionUtils.column(KeyBytes(ExpressionUtils.expression(F.struct(columns: _*))))
 
   private def row(bytes: Column, schema: StructType): Column =
     ExpressionUtils.column(BytesRow(ExpressionUtils.expression(bytes), schema))
