@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
+from tests.system.running import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +34,9 @@ def topic(broker: EmbeddedBroker) -> Callable[..., str]:
         return unique
 
     return create
+
+
+@pytest.fixture(scope="session")
+def engine(spark: SparkSession, broker: EmbeddedBroker) -> Engine:
+    """Runs pipelines in this process."""
+    return Engine(spark, broker.bootstrap)

@@ -108,37 +108,37 @@ def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> D
     counted = wide.df.observe(
         OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in _COUNTED.items())
     )
-    per_route: dict[Route, list[tuple[Column, Column]]] = {}
+    per_route: dict[Route, list[tuple[Column, tuple[Column, ...]]]] = {}
     for branch, scope in scopes:
-        per_route.setdefault(branch.route, []).append((alive(scope, branch.route), _record(branch, scope, query)))
+        record = _record(counted, branch, scope, query)
+        per_route.setdefault(branch.route, []).append((alive(scope, branch.route), record))
     # Routes exclude each other, so their branches share slots: a row has as many slots as one route has branches.
     slots = []
     for i in range(max(len(branches) for branches in per_route.values())):
-        slot: Column | None = None
-        for branches in per_route.values():
-            if i < len(branches):
-                condition, record = branches[i]
-                slot = F.when(condition, record) if slot is None else slot.when(condition, record)
-        assert slot is not None
-        slots.append(slot)
-    if len(slots) == 1:
-        records = counted.select(slots[0].alias("record"))
-    else:
-        records = counted.select(F.explode(F.array(*slots)).alias("record"))
-    return records.where("record is not null").select("record.topic", "record.key", "record.value", "record.headers")
+        cases = [branches[i] for branches in per_route.values() if i < len(branches)]
+        slots.append([_choose([(condition, record[field]) for condition, record in cases]) for field in range(4)])
+    return doorway.expand(counted, slots)
 
 
-def _record(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
-    row = F.to_json(F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items()))).cast("binary")
+def _choose(cases: list[tuple[Column, Column]]) -> Column:
+    """The value of the first case that holds, else null."""
+    (condition, value), *rest = cases
+    chosen = F.when(condition, value)
+    for condition, value in rest:
+        chosen = chosen.when(condition, value)
+    return chosen
+
+
+def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[Column, ...]:
+    """Topic, key, value and headers of the branch's record."""
+    row = doorway.to_json(df, F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items())))
     if branch.route is Route.DEAD_LETTER:
         # An intake failure has its original bytes; a row that failed in an operator is what it was parsed to.
         value = F.when(F.col(hidden.INTAKE_REASON).isNotNull(), F.col(hidden.RAW)).otherwise(row)
         key = F.col(hidden.RECORD_KEY)
     else:
         value, key = row, _key(branch, scope, query)
-    return F.struct(
-        F.lit(branch.topic).alias("topic"), key.alias("key"), value.alias("value"), _headers(branch, query).alias("headers")
-    )
+    return F.lit(branch.topic), key, value, _headers(branch, query)
 
 
 def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:

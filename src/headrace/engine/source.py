@@ -8,13 +8,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from headrace.engine import hidden
 from headrace.engine.plan import QueryPlan, Route
+from headrace.kernel import doorway
 from headrace.pipeline.nodes import EventTime, Read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _PARSED = "__hr_parsed"
-_CORRUPT = "__hr_corrupt"
+_MISFIT = "__hr_misfit"
 
 
 def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None) -> DataFrame:
@@ -42,11 +43,7 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
     schema = query.read.schema
     columns = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
     parsed = records.select(
-        F.from_json(
-            F.col("value").cast("string"),
-            f"{columns}, `{_CORRUPT}` string",
-            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
-        ).alias(_PARSED),
+        doorway.from_json(records.sparkSession, F.col("value"), columns, _MISFIT).alias(_PARSED),
         F.col("value").alias(hidden.RAW),
         F.col("key").alias(hidden.RECORD_KEY),
         F.col("partition").alias(hidden.PARTITION),
@@ -55,9 +52,7 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
     )
     reason = F.coalesce(
         F.when(F.col(hidden.RAW).isNull(), F.lit("the payload is null")),
-        F.when(
-            F.col(_PARSED).isNull() | F.col(_PARSED).getField(_CORRUPT).isNotNull(), _parse_reason(query.read)
-        ),
+        F.col(_PARSED).getField(_MISFIT),
         *(
             F.when(_field(c.name).isNull(), F.lit(f"required field `{c.name}` is missing or null"))
             for c in schema.columns
@@ -119,22 +114,3 @@ def _needed(query: QueryPlan) -> set[str]:
     """Columns that a row can't be without: its time and its key."""
     time = query.event_time
     return {*query.key, *(() if time is None else (time.column,))}
-
-
-def _parse_reason(read: Read) -> Column:
-    """Which field did not fit. Evaluated for bad records only: it parses once per field."""
-    text = F.col(hidden.RAW).cast("string")
-
-    def misfit(name: str, type_: str) -> Column:
-        one = F.from_json(
-            text, f"`{name}` {type_}, `{_CORRUPT}` string", {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        )
-        return F.when(one.getField(_CORRUPT).isNotNull(), F.lit(f"field `{name}` is not a {type_}"))
-
-    is_object = F.try_parse_json(text).isNotNull() & text.startswith("{")
-    return F.coalesce(
-        F.when(~F.is_valid_utf8(F.col(hidden.RAW).cast("string")), F.lit("the payload is not UTF-8 text")),
-        F.when(~is_object, F.lit("the payload is not a JSON object")),
-        *(misfit(c.name, c.type) for c in read.schema.columns),
-        F.lit("the payload does not fit the schema"),
-    )

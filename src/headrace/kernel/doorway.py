@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +42,37 @@ def _package(spark: SparkSession) -> Any:
     for part in _PACKAGE.split("."):
         package = getattr(package, part)
     return package
+
+
+def from_json(spark: SparkSession, value: Column, ddl: str, reason: str) -> Column:
+    """JSON bytes as a struct of the schema, with one more field that says why a payload does not fit it."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_package(spark).Records.fromJson(value._jc, ddl, reason))
+
+
+def to_json(df: DataFrame, struct: Column) -> Column:
+    """A struct of columns of `df` as JSON bytes."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_package(df.sparkSession).Records.toJson(df._jdf, struct._jc))
+
+
+def expand(df: DataFrame, slots: Sequence[Sequence[Column]]) -> DataFrame:
+    """Each row as up to one record per slot; a slot is (topic, key, value, headers), none where the topic is null."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark = df.sparkSession
+    listed = [_java_list(spark, [c._jc for c in slot]) for slot in slots]
+    return ClassicDataFrame(_package(spark).Records.expand(df._jdf, _java_list(spark, listed)), spark)
+
+
+def _java_list(spark: SparkSession, items: Sequence[Any]) -> Any:
+    assert spark._jvm is not None
+    made = spark._jvm.java.util.ArrayList()
+    for item in items:
+        made.add(item)
+    return made
 
 
 def close_producers(spark: SparkSession, writer: str) -> None:

@@ -1,0 +1,62 @@
+# Every target sets up what it needs: a virtual environment in .venv, installed again only when pyproject.toml changes.
+# Messages of the set-up go to standard error, so that `make demo | tail -1` is the demo's JSON line and nothing else.
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+# The first of these that is 3.11 or newer; `make PYTHON=/path/to/python` puts another one before them.
+PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## show this
+	@echo 'Headrace. Each target sets up by itself; the first time takes a few minutes.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo '  make demo SECONDS=45 RATE=500 SEED=7      stop by itself, choose the traffic'
+	@echo '  make test ARGS="tests/unit -k rolling"    some tests only'
+
+setup: $(READY) ## make .venv and install everything
+
+demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, RATE=, SEED=)
+	@exec $(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test: $(READY) ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
+	@exec $(BIN)/python -m pytest -q --durations=10 $(ARGS)
+
+check: $(READY) ## ruff, mypy --strict, import-linter
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy --strict
+	@$(BIN)/lint-imports
+
+bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (ARGS=)
+	@exec $(BIN)/python -m bench $(ARGS)
+
+clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)
+	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@found=; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  for python in $(PYTHONS); do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo 'Headrace needs Python 3.11 or newer, and none was found.' >&2; \
+	    echo '  Fix: install one, or name it: make PYTHON=/path/to/python3.11' >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "setup: making $(VENV) with $$($$found --version)" >&2; \
+	  rm -rf $(VENV); \
+	  $$found -m venv $(VENV) >&2 || { rm -rf $(VENV); exit 1; }; \
+	fi
+	@echo 'setup: installing Headrace, PySpark and the tools into $(VENV) (the first time: several hundred MB, some minutes)' >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' >&2
+	@if ! $(BIN)/python -m headrace.jvm.java --check; then \
+	  echo 'setup: no Java 17 or newer on this machine, installing one into $(VENV)' >&2; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,java]' >&2; \
+	fi
+	@touch $@

@@ -1,0 +1,200 @@
+package org.apache.spark.sql.headrace
+
+import java.util.HashMap
+
+import scala.collection.mutable.ArrayBuffer
+
+import com.fasterxml.jackson.core.{JsonFactory, JsonParser, JsonProcessingException, JsonToken}
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Expression, GenericInternalRow, UnaryExpression}
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
+import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, DateTimeUtils, GenericArrayData}
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/**
+ * JSON bytes as a struct of the schema's fields plus one more, the reason: null, or why the payload is no row of the schema (then all
+ * other fields are null). Never throws on data. A null payload is a null struct.
+ *
+ * Why not `from_json`: it can't say which field was wrong, and turning bytes into characters first made it the largest single cost
+ * of a replay. What is taken for which type follows `from_json`, but a field of the wrong type fails the whole payload, and a number
+ * beyond a double's range is no double. Fields that the schema lacks are skipped; of a field that comes twice the last counts.
+ */
+case class JsonDecode(child: Expression, schema: StructType, reason: String) extends UnaryExpression {
+  override def dataType: DataType = schema.add(reason, StringType)
+  @transient private lazy val reader = new JsonRowReader(schema)
+
+  def decode(bytes: Array[Byte]): InternalRow = reader.read(bytes)
+
+  override protected def nullSafeEval(value: Any): Any = decode(value.asInstanceOf[Array[Byte]])
+
+  override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
+    val self = ctx.addReferenceObj("jsonDecode", this)
+    defineCodeGen(ctx, ev, bytes => s"$self.decode($bytes)")
+  }
+
+  override protected def withNewChildInternal(newChild: Expression): JsonDecode = copy(child = newChild)
+}
+
+/** What is wrong with a payload. Without a stack trace: it is data, and there may be many. */
+private final class Misfit(reason: String) extends RuntimeException(reason, null, false, false)
+
+private final class JsonRowReader(schema: StructType) {
+  private val factory = new JsonFactory
+  private val width = schema.length
+  private val root = new StructReader(schema, "")
+
+  def read(bytes: Array[Byte]): InternalRow = {
+    try {
+      val parser = factory.createParser(bytes)
+      try {
+        if (parser.nextToken() != JsonToken.START_OBJECT) throw new Misfit("the payload is not a JSON object")
+        val row = root.read(parser, width + 1)
+        if (parser.nextToken() != null) throw new Misfit("the payload is not one JSON object: something follows it")
+        row
+      } finally parser.close()
+    } catch {
+      case misfit: Misfit => failed(bytes, misfit.getMessage)
+      case _: JsonProcessingException => failed(bytes, "the payload is not a JSON object")
+      case _: java.io.IOException => failed(bytes, "the payload is not UTF-8 text")
+    }
+  }
+
+  private def failed(bytes: Array[Byte], reason: String): InternalRow = {
+    val row = new GenericInternalRow(width + 1)
+    val text = if (UTF8String.fromBytes(bytes).isValid) reason else "the payload is not UTF-8 text"
+    row.update(width, UTF8String.fromString(text))
+    row
+  }
+
+  /** Reads the value that the parser stands on. */
+  private abstract class Reader {
+    def read(parser: JsonParser): Any
+  }
+
+  private final class StructReader(schema: StructType, path: String) extends Reader {
+    private val index = new HashMap[String, Integer]
+    schema.fieldNames.zipWithIndex.foreach { case (name, i) => index.put(name, i) }
+    private val readers = schema.fields.map(f => readerOf(f.dataType, path + f.name))
+
+    override def read(parser: JsonParser): Any = read(parser, schema.length)
+
+    def read(parser: JsonParser, slots: Int): InternalRow = {
+      val row = new GenericInternalRow(slots)
+      while (parser.nextToken() == JsonToken.FIELD_NAME) {
+        val i = index.get(parser.currentName())
+        val token = parser.nextToken()
+        if (i == null) parser.skipChildren()
+        else row.update(i, if (token == JsonToken.VALUE_NULL) null else readers(i).read(parser))
+      }
+      row
+    }
+  }
+
+  private def readerOf(dataType: DataType, path: String): Reader = {
+    def misfit(): Nothing = throw new Misfit(s"field `$path` is not a ${dataType.simpleString}")
+    def scalar(take: PartialFunction[JsonToken, JsonParser => Any]): Reader = new Reader {
+      override def read(parser: JsonParser): Any = {
+        val value = try take.applyOrElse(parser.currentToken(), (_: JsonToken) => misfit())(parser) catch {
+          // Jackson's own word for a number that does not fit.
+          case _: com.fasterxml.jackson.core.exc.InputCoercionException => misfit()
+        }
+        if (value == null) misfit() else value
+      }
+    }
+    def whole(least: Long, most: Long, box: Long => Any): Reader = scalar {
+      case JsonToken.VALUE_NUMBER_INT => p => val n = p.getLongValue; if (n < least || n > most) null else box(n)
+    }
+    dataType match {
+      case StringType => new Reader { override def read(parser: JsonParser): Any = UTF8String.fromString(text(parser)) }
+      case LongType => whole(Long.MinValue, Long.MaxValue, n => n)
+      case IntegerType => whole(Int.MinValue, Int.MaxValue, _.toInt)
+      case ShortType => whole(Short.MinValue, Short.MaxValue, _.toShort)
+      case ByteType => whole(Byte.MinValue, Byte.MaxValue, _.toByte)
+      case DoubleType => scalar {
+        case JsonToken.VALUE_NUMBER_FLOAT | JsonToken.VALUE_NUMBER_INT => p =>
+          val d = p.getDoubleValue; if (d.isInfinite) null else d
+        case JsonToken.VALUE_STRING => p => special(p.getText)
+      }
+      case FloatType => scalar {
+        case JsonToken.VALUE_NUMBER_FLOAT | JsonToken.VALUE_NUMBER_INT => p =>
+          val f = p.getFloatValue; if (f.isInfinite) null else f
+        case JsonToken.VALUE_STRING => p => val d = special(p.getText); if (d == null) null else d.asInstanceOf[Double].toFloat
+      }
+      case BooleanType => scalar {
+        case JsonToken.VALUE_TRUE => _ => true
+        case JsonToken.VALUE_FALSE => _ => false
+      }
+      case d: DecimalType => scalar {
+        case JsonToken.VALUE_NUMBER_FLOAT | JsonToken.VALUE_NUMBER_INT => p =>
+          val value = Decimal(p.getDecimalValue)
+          if (value.changePrecision(d.precision, d.scale)) value else null
+      }
+      case TimestampType => scalar {
+        case JsonToken.VALUE_STRING => p => IsoTime.parse(p.getText)
+        case JsonToken.VALUE_NUMBER_INT => p => Math.multiplyExact(p.getLongValue, 1000000L)
+      }
+      case TimestampNTZType => scalar {
+        case JsonToken.VALUE_STRING => p =>
+          DateTimeUtils.stringToTimestampWithoutTimeZone(UTF8String.fromString(p.getText)).map(Long.box).orNull
+      }
+      case DateType => scalar {
+        case JsonToken.VALUE_STRING => p => DateTimeUtils.stringToDate(UTF8String.fromString(p.getText)).map(Int.box).orNull
+      }
+      case BinaryType => scalar { case JsonToken.VALUE_STRING => p => p.getBinaryValue }
+      case ArrayType(element, _) => arrayReader(readerOf(element, path), () => misfit())
+      case MapType(StringType, value, _) => mapReader(readerOf(value, path), () => misfit())
+      case s: StructType =>
+        val reader = new StructReader(s, path + ".")
+        new Reader {
+          override def read(parser: JsonParser): Any =
+            if (parser.currentToken() == JsonToken.START_OBJECT) reader.read(parser) else misfit()
+        }
+      case other => throw new IllegalArgumentException(s"JSON can't be read as ${other.simpleString} (field `$path`)")
+    }
+  }
+
+  private def special(text: String): Any = text match {
+    case "NaN" => Double.NaN
+    case "Infinity" | "+Infinity" | "INF" | "+INF" => Double.PositiveInfinity
+    case "-Infinity" | "-INF" => Double.NegativeInfinity
+    case _ => null
+  }
+
+  /** As `from_json`: what is no string comes as its JSON text. */
+  private def text(parser: JsonParser): String =
+    if (parser.currentToken().isScalarValue) parser.getText
+    else {
+      val writer = new java.io.StringWriter
+      val generator = factory.createGenerator(writer)
+      generator.copyCurrentStructure(parser)
+      generator.close()
+      writer.toString
+    }
+
+  private def arrayReader(element: Reader, misfit: () => Nothing): Reader = new Reader {
+    override def read(parser: JsonParser): Any = {
+      if (parser.currentToken() != JsonToken.START_ARRAY) misfit()
+      val values = new ArrayBuffer[Any]
+      var token = parser.nextToken()
+      while (token != JsonToken.END_ARRAY) {
+        values += (if (token == JsonToken.VALUE_NULL) null else element.read(parser))
+        token = parser.nextToken()
+      }
+      new GenericArrayData(values.toArray[Any])
+    }
+  }
+
+  private def mapReader(value: Reader, misfit: () => Nothing): Reader = new Reader {
+    override def read(parser: JsonParser): Any = {
+      if (parser.currentToken() != JsonToken.START_OBJECT) misfit()
+      val entries = new java.util.LinkedHashMap[UTF8String, Any]
+      while (parser.nextToken() == JsonToken.FIELD_NAME) {
+        val name = UTF8String.fromString(parser.currentName())
+        entries.put(name, if (parser.nextToken() == JsonToken.VALUE_NULL) null else value.read(parser))
+      }
+      ArrayBasedMapData(entries.keySet().toArray.asInstanceOf[Array[Any]], entries.values().toArray.asInstanceOf[Array[Any]])
+    }
+  }
+}

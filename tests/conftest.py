@@ -1,0 +1,36 @@
+"""What all tests share: one Spark session in this process, and the order in which the tests run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDER = ("unit", "spark", "system")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests first. Those without a JVM must come first: while a session runs, new Columns belong to it."""
+    here = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
+        return ORDER.index(folder) if folder in ORDER else 0
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the kernel, wide enough for real-time mode: every task of a query needs a slot of its own."""
+    from headrace.engine.session import open_session
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    session = open_session("tests", slots=8, state_partitions=2, log_file=log)
+    yield session
+    session.stop()

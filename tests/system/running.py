@@ -1,0 +1,121 @@
+"""Running a pipeline in this process, on the shared Spark session."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import headrace as hr
+from headrace.engine.progress import Event, Progress
+from headrace.engine.progress import Record as ProgressRecord
+from headrace.engine.run import Run
+from headrace.engine.settings import Mode, RunSettings
+from tests.system.records import DEADLINE, Record, read_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = itertools.count(1)
+
+
+def fresh(name: str) -> str:
+    """A name that no other test has."""
+    return f"{name}-{next(_numbers)}"
+
+
+@dataclass
+class Told:
+    """What a run tells about itself, as it comes."""
+
+    records: list[ProgressRecord] = field(default_factory=list)
+
+    @property
+    def batches(self) -> list[Progress]:
+        return [record for record in self.records if isinstance(record, Progress)]
+
+    @property
+    def events(self) -> list[Event]:
+        return [record for record in self.records if isinstance(record, Event)]
+
+    def until(self, condition: Callable[[Told], bool], what: str, deadline: float = DEADLINE) -> None:
+        wait_for(lambda: condition(self), what, deadline)
+
+
+def wait_for(condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
+    """Until the condition holds."""
+    end = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < end, f"waited {deadline:g} s for {what}"
+        time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The session and the broker that pipelines under test run on."""
+
+    spark: SparkSession
+    bootstrap: str
+
+    def replay(
+        self, pipeline: hr.Pipeline, checkpoint: Path, *, max_rows: int = 500_000, state_partitions: int = 2
+    ) -> list[Progress]:
+        """Runs over all that is in the log now; returns the progress of its batches."""
+        told = Told()
+        settings = RunSettings(max_rows_per_batch=max_rows, state_partitions=state_partitions)
+        with Run(
+            pipeline,
+            bootstrap=self.bootstrap,
+            mode=Mode.REPLAY,
+            checkpoint=checkpoint,
+            settings=settings,
+            on_progress=told.records.append,
+            spark=self.spark,
+        ) as run:
+            run.wait()
+        return told.batches
+
+    @contextmanager
+    def live(
+        self, pipeline: hr.Pipeline, mode: Mode, checkpoint: Path, *, max_rows: int = 500_000, switch_lag: int = 5_000
+    ) -> Iterator[Told]:
+        """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows."""
+        told = Told()
+        run = Run(
+            pipeline,
+            bootstrap=self.bootstrap,
+            mode=mode,
+            checkpoint=checkpoint,
+            settings=RunSettings(
+                checkpoint_interval_ms=5_000, max_rows_per_batch=max_rows, state_partitions=2, switch_lag_rows=switch_lag
+            ),
+            on_progress=told.records.append,
+            spark=self.spark,
+        )
+        failures: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                run.wait()
+            except Exception as problem:  # noqa: BLE001 - raised again below, in the thread of the test
+                failures.append(problem)
+
+        with run:
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            try:
+                yield told
+            finally:
+                run.stop()
+                waiting.join()
+        if failures:
+            raise failures[0]
+
+    def read(self, *topics: str) -> list[Record]:
+        """All that is committed in the topics."""
+        return read_all(self.bootstrap, *topics)

@@ -1,0 +1,190 @@
+"""The same events give the same results, those of the model, in every mode and every batching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engine.settings import Mode
+from tests.system.model import Distinct
+from tests.system.records import LogReader, Position, Record, Sent, produce
+from tests.system.running import Engine, fresh
+from tests.system.wide_stream import WideStream, declare, differences
+
+Topic = Callable[..., str]
+SEED = 20240501
+
+
+@pytest.fixture(scope="module")
+def stream() -> WideStream:
+    return WideStream.random(SEED)
+
+
+@pytest.fixture(scope="module")
+def source(stream: WideStream, engine: Engine, topic: Topic) -> str:
+    """The whole stream, in the log."""
+    name = topic("wide", partitions=2)
+    produce(engine.bootstrap, name, stream.sent)
+    return name
+
+
+@pytest.fixture(scope="module")
+def at_once(source: str, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Record]]:
+    """What a replay gives that takes the whole stream in one batch."""
+    name = fresh("at-once")
+    engine.replay(declare(name, source), tmp_path_factory.mktemp("at-once"))
+    return outputs(engine, name)
+
+
+def outputs(engine: Engine, name: str) -> dict[str, list[Record]]:
+    """The records of each output of a pipeline that `declare` made."""
+    return {kind: engine.read(f"{name}-{kind}") for kind in ("results", "duplicates", "late")}
+
+
+def contents(records: Iterable[Record]) -> set[tuple[Position, bytes | None, bytes | None]]:
+    """What was written, whatever its topics are called."""
+    return {(record.source, record.key, record.value) for record in records}
+
+
+def assert_same(found: dict[str, list[Record]], wanted: dict[str, list[Record]], *, repeats: bool = False) -> None:
+    for kind in wanted:
+        assert contents(found[kind]) == contents(wanted[kind]), kind
+        if not repeats:
+            assert len(found[kind]) == len(wanted[kind]), f"{kind}: some were written twice"
+
+
+def test_results_and_duplicates_are_those_of_the_model(
+    stream: WideStream, at_once: dict[str, list[Record]]
+) -> None:
+    assert at_once["late"] == []
+    assert {record.source for record in at_once["duplicates"]} == stream.duplicates
+    assert len(at_once["duplicates"]) == len(stream.duplicates) > 50
+    assert {record.source for record in at_once["results"]} == set(stream.expected)
+    assert len(at_once["results"]) == len(stream.expected)
+    wrong = {record.source: differences(record, stream.expected[record.source]) for record in at_once["results"]}
+    assert {position: what for position, what in wrong.items() if what} == {}
+
+
+def test_approximate_counts_are_those_of_spark(
+    stream: WideStream, at_once: dict[str, list[Record]], engine: Engine
+) -> None:
+    from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+
+    some = sorted(stream.expected)[::7]
+    wanted: dict[tuple[Position, str], Distinct] = {
+        (position, name): value
+        for position in some
+        for name, value in stream.expected[position].items()
+        if isinstance(value, Distinct)
+    }
+    found = {
+        (record.source, name): record.row[name]
+        for record in at_once["results"]
+        if record.source in some
+        for name in ("distinct_s", "distinct_n")
+    }
+    assert found.keys() == wanted.keys()
+    numbers = {window: number for number, window in enumerate(wanted)}
+    counts: dict[int, int] = {}
+    for name, type_ in (("distinct_s", "string"), ("distinct_n", "bigint")):
+        rows: list[tuple[int, Any]] = [
+            (numbers[window], value) for window in wanted if window[1] == name for value in wanted[window].values
+        ]
+        frame = engine.spark.createDataFrame(rows, f"window int, value {type_}")
+        counted = frame.groupBy("window").agg(F.approx_count_distinct("value").alias("count")).collect()
+        counts |= {row["window"]: row["count"] for row in counted}
+    assert found == {window: counts.get(number, 0) for window, number in numbers.items()}
+
+
+def test_small_batches_give_the_same(
+    source: str, engine: Engine, at_once: dict[str, list[Record]], tmp_path: Path
+) -> None:
+    name = fresh("small-batches")
+    batches = engine.replay(declare(name, source), tmp_path, max_rows=97)
+    assert len([batch for batch in batches if batch.input_rows]) > 15
+    assert_same(outputs(engine, name), at_once)
+
+
+def in_parts(sent: list[Sent], parts: int) -> list[list[Sent]]:
+    size = -(-len(sent) // parts)
+    return [sent[at : at + size] for at in range(0, len(sent), size)]
+
+
+def produce_and_await(engine: Engine, reader: LogReader, source: str, sent: list[Sent], total: int) -> None:
+    """Writes to the source, then waits until every event so far has come out at one end or another."""
+    produce(engine.bootstrap, source, sent)
+    reader.until(lambda records: len({record.source for record in records}) == total, f"{total} events to come out")
+
+
+def reader_of(engine: Engine, name: str) -> LogReader:
+    return LogReader(engine.bootstrap, f"{name}-results", f"{name}-duplicates", f"{name}-late")
+
+
+def test_micro_batches_give_the_same_while_events_come_in(
+    stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
+) -> None:
+    name, source = fresh("micro-batches"), topic("wide", partitions=2)
+    with engine.live(declare(name, source), Mode.MICROBATCH, tmp_path):
+        reader, total = reader_of(engine, name), 0
+        for part in in_parts(stream.sent, 8):
+            total += len(part)
+            produce_and_await(engine, reader, source, part, total)
+        reader.close()
+    assert_same(outputs(engine, name), at_once)
+
+
+def test_real_time_gives_the_same_across_checkpoints(
+    stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
+) -> None:
+    name, source = fresh("real-time"), topic("wide", partitions=2)
+    with engine.live(declare(name, source), Mode.REALTIME, tmp_path) as told:
+        reader, total = reader_of(engine, name), 0
+        for number, part in enumerate(in_parts(stream.sent, 3)):
+            total += len(part)
+            produce_and_await(engine, reader, source, part, total)
+            told.until(lambda told, done=number: len(told.batches) > done, "a checkpoint")  # type: ignore[misc]
+        reader.close()
+        assert told.batches[-1].watermark is not None
+    assert_same(outputs(engine, name), at_once, repeats=True)
+
+
+def test_auto_mode_catches_up_and_goes_on_in_real_time(
+    stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
+) -> None:
+    name, source = fresh("auto"), topic("wide", partitions=2)
+    backlog, fresh_events = stream.sent[:1500], stream.sent[1500:]
+    produce(engine.bootstrap, source, backlog)
+    with engine.live(declare(name, source), Mode.AUTO, tmp_path, max_rows=400) as told:
+        told.until(lambda told: ("started", "realtime") in [(e.event, e.mode) for e in told.events], "the switch")
+        reader = reader_of(engine, name)
+        produce_and_await(engine, reader, source, fresh_events, len(stream.sent))
+        reader.close()
+    assert [(e.event, e.mode) for e in told.events][:3] == [
+        ("started", "microbatch"),
+        ("switching", "realtime"),
+        ("started", "realtime"),
+    ]
+    assert_same(outputs(engine, name), at_once, repeats=True)
+
+
+def test_one_checkpoint_goes_through_all_modes(
+    stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
+) -> None:
+    name, source = fresh("all-modes"), topic("wide", partitions=2)
+    parts = in_parts(stream.sent, 4)
+    pipeline = declare(name, source)
+    produce(engine.bootstrap, source, parts[0])
+    engine.replay(pipeline, tmp_path, max_rows=200)
+    total = len(parts[0])
+    for part, mode in ((parts[1], Mode.MICROBATCH), (parts[2], Mode.REALTIME)):
+        total += len(part)
+        with engine.live(pipeline, mode, tmp_path):
+            reader = reader_of(engine, name)
+            produce_and_await(engine, reader, source, part, total)
+            reader.close()
+    produce(engine.bootstrap, source, parts[3])
+    engine.replay(pipeline, tmp_path, max_rows=200)
+    assert_same(outputs(engine, name), at_once, repeats=True)
