@@ -37,9 +37,11 @@ def note(message: str) -> None:
 @contextmanager
 def broker() -> Iterator[tuple[str, Path]]:
     """A broker of its own and a scratch folder, both gone at the end."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        with EmbeddedBroker(data_dir=Path(folder) / "broker") as running:
-            yield running.bootstrap, Path(folder)
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder,
+        EmbeddedBroker(data_dir=Path(folder) / "broker") as running,
+    ):
+        yield running.bootstrap, Path(folder)
 
 
 def load_transactions(bootstrap: str, topic: str, count: int, *, partitions: int = 2, rate: float = 500.0) -> None:

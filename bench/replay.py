@@ -17,7 +17,9 @@ from headrace.engine.settings import Mode, RunSettings
 
 def bare_aggregation(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int) -> None:
     """What anybody would write: parse, group, count and sum; no sink to speak of."""
-    schema = "txn_id string, card_id string, amount double, merchant string, lat double, lon double, occurred_at timestamp"
+    schema = (
+        "txn_id string, card_id string, amount double, merchant string, lat double, lon double, occurred_at timestamp"
+    )
     rows = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)

@@ -107,7 +107,14 @@ class HeadraceError(Exception):
         return (_rebuild, (type(self), self.what, self.why, self.fix, self.location, self.pipeline))
 
 
-def _rebuild(kind: type[HeadraceError], what: str, why: str, fix: str, location: Location, pipeline: str) -> HeadraceError:
+def _rebuild(
+    kind: type[HeadraceError],
+    what: str,
+    why: str | None,
+    fix: str | None,
+    location: Location | None,
+    pipeline: str | None,
+) -> HeadraceError:
     return kind(what, why=why, fix=fix, location=location, pipeline=pipeline)
 
 
@@ -169,7 +176,7 @@ class UnsupportedStepError(PipelineError):
     """A combination of steps that this version can't run."""
 
 
-class EnvironmentProblem(HeadraceError):  # noqa: N818 - "EnvironmentError" is a builtin's name
+class EnvironmentProblem(HeadraceError):
     """Something about the machine."""
 
 

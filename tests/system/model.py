@@ -17,7 +17,7 @@ from tests.system.records import Position
 Aggregates = Mapping[str, WindowAggregate | Latest]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arrival:
     """An event as it lies in the log."""
 
@@ -57,22 +57,25 @@ def first_of_each_id(arrivals: Iterable[Arrival], column: str, within_ms: int) -
 
 def rolling(arrivals: Iterable[Arrival], aggregates: Aggregates) -> Iterator[tuple[Arrival, dict[str, Any]]]:
     """Each event with its aggregates. `Distinct` stands for an approximate count of distinct values."""
-    longest = max((a.window_ms for a in aggregates.values() if isinstance(a, WindowAggregate)), default=0)
     for events in by_key(arrivals).values():
-        times: list[int] = []
         arrived: list[Arrival] = []
         for event in events:
-            rank = bisect_right(times, event.time)
-            times.insert(rank, event.time)
-            arrived.insert(rank, event)
-            results: dict[str, Any] = {}
-            for name, aggregate in aggregates.items():
-                if isinstance(aggregate, Latest):
-                    results[name] = _latest(aggregate, arrived, rank, aggregate.within_ms or longest)
-                else:
-                    window = arrived[bisect_right(times, event.time - aggregate.window_ms) : rank + 1]
-                    results[name] = _aggregate(aggregate, window)
-            yield event, results
+            arrived.insert(bisect_right(arrived, event.time, key=lambda a: a.time), event)
+            yield event, results_of(event, arrived, aggregates)
+
+
+def results_of(event: Arrival, arrived: Sequence[Arrival], aggregates: Aggregates) -> dict[str, Any]:
+    """The aggregates of an event of which `arrived` are all of its key so far, itself included, in order of time."""
+    longest = max((a.window_ms for a in aggregates.values() if isinstance(a, WindowAggregate)), default=0)
+    rank = arrived.index(event)
+    results: dict[str, Any] = {}
+    for name, aggregate in aggregates.items():
+        if isinstance(aggregate, Latest):
+            results[name] = _latest(aggregate, arrived, rank, aggregate.within_ms or longest)
+        else:
+            begin = bisect_right(arrived, event.time - aggregate.window_ms, key=lambda a: a.time)
+            results[name] = _aggregate(aggregate, arrived[begin : rank + 1])
+    return results
 
 
 def _latest(latest: Latest, arrived: Sequence[Arrival], rank: int, within_ms: int) -> dict[str, Any] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_results_and_duplicates_are_those_of_the_model(
 
 
 def test_approximate_counts_are_those_of_spark(
-    stream: WideStream, at_once: dict[str, list[Record]], engine: Engine
+    stream: WideStream, at_once: dict[str, list[Record]], engine: Engine, tmp_path: Path
 ) -> None:
     from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -90,10 +90,14 @@ def test_approximate_counts_are_those_of_spark(
     numbers = {window: number for number, window in enumerate(wanted)}
     counts: dict[int, int] = {}
     for name, type_ in (("distinct_s", "string"), ("distinct_n", "bigint")):
-        rows: list[tuple[int, Any]] = [
-            (numbers[window], value) for window in wanted if window[1] == name for value in wanted[window].values
+        lines = [
+            json.dumps({"window": numbers[window], "value": value})
+            for window in wanted
+            if window[1] == name
+            for value in wanted[window].values
         ]
-        frame = engine.spark.createDataFrame(rows, f"window int, value {type_}")
+        (tmp_path / name).write_text("\n".join(lines))
+        frame = engine.spark.read.schema(f"window int, value {type_}").json(str(tmp_path / name))
         counted = frame.groupBy("window").agg(F.approx_count_distinct("value").alias("count")).collect()
         counts |= {row["window"]: row["count"] for row in counted}
     assert found == {window: counts.get(number, 0) for window, number in numbers.items()}

@@ -67,7 +67,7 @@ _WORDS = ("", "a", "A", "ab", "é", "e", "z", "~", "\ufb01", "\U0001f600", "üml
 
 @dataclass(frozen=True)
 class WideStream:
-    """Events of many keys, two partitions, each key in one of them."""
+    """Events of many keys, each key in one partition."""
 
     sent: list[Sent]
     arrivals: list[Arrival]
@@ -76,7 +76,7 @@ class WideStream:
     duplicates: set[Any] = field(default_factory=set)
 
     @staticmethod
-    def random(seed: int, events: int = 2000, keys: int = 40, step_ms: int = 4_000) -> WideStream:
+    def random(seed: int, events: int = 2000, keys: int = 40, step_ms: int = 4_000, partitions: int = 2) -> WideStream:
         """Time moves on by `step_ms` for each event, with up to five minutes of disorder."""
         rng = random.Random(seed)
         weights = [1 / (1 + k) ** 0.7 for k in range(keys)]  # a few busy keys, many quiet ones
@@ -96,7 +96,7 @@ class WideStream:
             kept[k].append(row)
             rows.append(row)
             fields = {name: value for name, value in row.items() if value is not None or rng.random() < 0.5}
-            sent.append(Sent.row(fields | {"at": timestamp(row["at"])}, key=row["k"], partition=k % 2))
+            sent.append(Sent.row(fields | {"at": timestamp(row["at"])}, key=row["k"], partition=k % partitions))
         arrivals = [
             Arrival(position, row["k"], row["at"], row) for position, row in zip(positions(sent), rows, strict=True)
         ]

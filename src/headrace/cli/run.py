@@ -27,7 +27,9 @@ Bootstrap = Annotated[
 
 def run(
     target: Target,
-    mode: Annotated[Mode, typer.Option(help="auto catches up in micro-batches, then switches to real time")] = Mode.AUTO,
+    mode: Annotated[
+        Mode, typer.Option(help="auto catches up in micro-batches, then switches to real time")
+    ] = Mode.AUTO,
     bootstrap: Bootstrap = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="folder to continue from; default: one per pipeline in the state directory")
@@ -39,9 +41,7 @@ def run(
         int, typer.Option(min=1, help="state stores; fixed once a checkpoint exists")
     ] = RunSettings.state_partitions,
     max_rows: Annotated[int, typer.Option(min=1, help="bound of a micro-batch")] = RunSettings.max_rows_per_batch,
-    progress_file: Annotated[
-        Path | None, typer.Option(help="append progress records here, as JSON lines")
-    ] = None,
+    progress_file: Annotated[Path | None, typer.Option(help="append progress records here, as JSON lines")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Spark logs")] = False,
     output: OutputOption = Format.TEXT,
 ) -> None:
@@ -60,7 +60,9 @@ def run(
 
     pipeline = load_pipeline(target)
     settings = RunSettings(
-        checkpoint_interval_ms=checkpoint_interval * 1000, state_partitions=state_partitions, max_rows_per_batch=max_rows
+        checkpoint_interval_ms=checkpoint_interval * 1000,
+        state_partitions=state_partitions,
+        max_rows_per_batch=max_rows,
     )
     job = Run(
         pipeline,
@@ -116,6 +118,7 @@ def _progress_line(p: Progress) -> str:
         if count
     )
     return (
-        f"{p.query}: batch {p.batch}, {p.input_rows:,} rows in {p.batch_ms / 1000:.1f} s ({p.rows_per_second:,.0f}/s){lag}, "
+        f"{p.query}: batch {p.batch}, {p.input_rows:,} rows in {p.batch_ms / 1000:.1f} s"
+        f" ({p.rows_per_second:,.0f}/s){lag}, "
         f"state {p.state_rows:,} rows {p.state_bytes / 1e6:.1f} MB" + (f", {sides}" if sides else "")
     )

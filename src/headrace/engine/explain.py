@@ -75,14 +75,15 @@ def _query(query: QueryPlan) -> list[str]:
         lines += [f"  state of `{s.name}`: {_retention(s)['keeps']}" for s in query.stateful]
         time = query.event_time
         assert time is not None
-        lines.append(f"  late after the watermark: {format_duration(time.out_of_order_ms)} behind the latest `{time.column}`")
+        lines.append(
+            f"  late after the watermark: {format_duration(time.out_of_order_ms)} behind the latest `{time.column}`"
+        )
     by_route = {route: [b for b in query.branches if b.route is route] for route in Route}
     for route, branches in by_route.items():
         for branch in branches:
             note = " (default; nothing vanishes)" if branch.write is None else ""
-            lines.append(
-                f"  {route.name.lower().replace('_', ' ')} -> {branch.topic}{note}: exactly once; in real time at least once"
-            )
+            name = route.name.lower().replace("_", " ")
+            lines.append(f"  {name} -> {branch.topic}{note}: exactly once; in real time at least once")
     if any(isinstance(s, Dedupe) for s in query.stateful) and not by_route[Route.DUPLICATE]:
         lines.append("  duplicate -> dropped and counted")
     interval = format_duration(RunSettings().checkpoint_interval_ms)

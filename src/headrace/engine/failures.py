@@ -34,7 +34,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
-        r"(?:TimeoutException|Connection to node .* could not be established|DisconnectException|Failed to construct kafka)",
+        r"TimeoutException|Connection to node .* could not be|DisconnectException|Failed to construct kafka",
         lambda m: (
             "the broker no longer answers.",
             "Kafka did not answer in time.",

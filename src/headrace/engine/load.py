@@ -38,7 +38,9 @@ def load_pipeline(target: str) -> Pipeline:
         )
     near = closest(name, found) or next(iter(found))
     raise PipelineNotFoundError(
-        f"module `{module_name}` has no pipeline `{name}`." if name else f"module `{module_name}` has several pipelines.",
+        f"module `{module_name}` has no pipeline `{name}`."
+        if name
+        else f"module `{module_name}` has several pipelines.",
         why=f"Pipelines there: {', '.join(found)}",
         fix=f"{module_name}:{near}",
     )

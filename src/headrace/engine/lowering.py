@@ -1,10 +1,10 @@
-"""From a query plan to a Spark DataFrame: read, parse, the steps before, the fused operator, the records for the sink."""
+"""From a query plan to a Spark DataFrame: parse, the steps before, the fused operator, the records for the sink."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.outputs import to_records
@@ -52,10 +52,7 @@ def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
         # Another query of the same topic sends these on.
         rows = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
-    if stages:
-        rows = _operator(rows, query, stages)
-    else:
-        rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
+    rows = _operator(rows, query, stages) if stages else rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     return to_records(rows, query, visible)
 
 
@@ -120,11 +117,11 @@ def _apply(rows: DataFrame, step: Apply) -> DataFrame:
     own = [c for c in rows.columns if c not in carried]
     data = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
     given = data.select(*(f"`{c}`" for c in own), F.struct(*carried).alias(hidden.META))
-    result = step.function(given)
+    result: DataFrame = step.function(given)
     if hidden.META not in getattr(result, "columns", ()):
         raise UnsupportedStepError(
             f"the function given to .apply(...) dropped the column `{hidden.META}`.",
-            why="It carries each row's position in the log, its key and its event time; without it results have no identity.",
+            why="It carries each row's position in the log and its event time; without it results have no identity.",
             fix=f'keep it: df.select("{hidden.META}", ...) or df.withColumn(...), df.where(...).',
             location=step.location,
         )

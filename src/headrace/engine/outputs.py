@@ -1,7 +1,7 @@
 """From the rows that leave an operator to Kafka records: every branch of a query in one pass.
 
-A Spark query has one sink, and running the operator once per branch would run its state twice. So the branches are computed side by
-side as columns of one row, and the row is then turned into as many records as it has destinations.
+A Spark query has one sink, and running the operator once per branch would run its state twice. So the branches are
+computed side by side as columns of one row, and the row is then turned into as many records as it has destinations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.plan import Branch, QueryPlan, Route
@@ -79,7 +79,7 @@ class _WideRow:
         spark = self.df.sparkSession
         inner = self.df.columns
         exposed = self.df.select(*inner, *(F.col(i).alias(name) for name, i in scope.columns.items()))
-        # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x does on rows that `where` took out.
+        # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where` took out.
         here = alive(scope, route)
         made = {}
         for name in values:
@@ -154,10 +154,14 @@ def _headers(branch: Branch, query: QueryPlan) -> Column:
     def header(name: str, value: Column) -> Column:
         return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
-    position = F.concat_ws("/", F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))
+    position = F.concat_ws(
+        "/", F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step)
+    )
     headers = [header("headrace-id", position), header("headrace-source-timestamp", F.col(hidden.TIMESTAMP))]
     if branch.route is not Route.RESULT:
-        headers.append(header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit(""))))
+        headers.append(
+            header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit("")))
+        )
     if branch.route is Route.DEAD_LETTER:
         headers += [
             header("headrace-source-topic", F.lit(query.read.topic)),

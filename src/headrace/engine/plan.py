@@ -1,7 +1,7 @@
-"""From the nodes of a pipeline to the queries that will run. No Spark here: `explain` and all checks work before a JVM starts.
+"""From the nodes of a pipeline to the queries that will run. No Spark here: `explain` and all checks need no JVM.
 
-One query serves a keyed operator with everything around it: the read, the steps before, the fused stateful steps, and all streams that
-come out of them, each into its own topic. A pipeline with two operators side by side has two queries.
+One query serves a keyed operator with everything around it: the read, the steps before, the fused stateful steps, and
+all streams that come out of them, each into its own topic. A pipeline with two operators side by side has two queries.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class QueryPlan:
     key: tuple[str, ...]
     branches: tuple[Branch, ...]
     takes_side_rows: bool
-    """Whether this query sends on the rows that never became data (dead letters, quarantined); one query per read does."""
+    """Whether this query sends on rows that never became data (dead letters, quarantined); one query per read does."""
 
     @property
     def stateful(self) -> tuple[Dedupe | Rolling, ...]:

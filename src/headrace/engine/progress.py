@@ -99,7 +99,7 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
 
 
 def _lag(sources: list[dict[str, Any]]) -> int | None:
-    behind = []
+    behind: list[int] = []
     for source in sources:
         end, latest = source.get("endOffset"), source.get("latestOffset")
         if not isinstance(end, dict) or not isinstance(latest, dict):
@@ -121,16 +121,16 @@ def spark_listener(mode: Callable[[], str], listener: Listener) -> StreamingQuer
     )
 
     class ProgressListener(StreamingQueryListener):
-        def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        def onQueryStarted(self, event: QueryStartedEvent) -> None:
             pass
 
-        def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        def onQueryProgress(self, event: QueryProgressEvent) -> None:
             listener(from_spark(json.loads(event.progress.json), mode()))
 
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        def onQueryIdle(self, event: QueryIdleEvent) -> None:
             pass
 
-        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
             pass
 
     return ProgressListener()

@@ -19,7 +19,7 @@ from headrace.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Report = Callable[[str], None]
 _POLL_SECONDS = 0.1
@@ -28,8 +28,8 @@ _POLL_SECONDS = 0.1
 class Run:
     """One run of one pipeline in this process.
 
-    `start` checks everything, starts Spark and the queries; `wait` blocks until they end (replay) or `stop` is called from another thread or a
-    signal handler; both raise what went wrong as a HeadraceError.
+    `start` checks everything, starts Spark and the queries; `wait` blocks until they end (replay) or `stop` is called from
+    another thread or a signal handler; both raise what went wrong as a HeadraceError.
     """
 
     def __init__(
@@ -179,9 +179,12 @@ class Run:
         for name, value in (KAFKA_PRODUCER_REALTIME if realtime else KAFKA_PRODUCER).items():
             writer = writer.option(f"kafka.{name}", value)
         if realtime:
-            # The only Kafka sink that Spark lets into real-time mode; at-least-once, with ids by which repeats collapse.
+            # The only Kafka sink that Spark lets into real-time mode: at-least-once, with ids by which repeats collapse.
             interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
-            return writer.format("kafka").trigger(realTime=interval).start()
+            # PySpark's type hints do not know the real-time trigger yet.
+            timed = writer.format("kafka").trigger(realTime=interval)  # type: ignore[call-overload]
+            started: StreamingQuery = timed.start()
+            return started
         writer = (
             writer.format("org.apache.spark.sql.headrace.TransactionalKafka")
             .option("writer", self._checkpoint.writer(plan))

@@ -27,7 +27,7 @@ class RunSettings:
     batch_interval_ms: int = 0
     """Micro-batch: start the next batch when the last one ends."""
     checkpoint_interval_ms: int = 60_000
-    """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency (DESIGN), so a minute apart."""
+    """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency, so a minute apart."""
     state_partitions: int = 2
     """Shuffle partitions = state stores. Fixed for the life of a checkpoint: Spark can't repartition state."""
     max_rows_per_batch: int = 500_000
@@ -37,7 +37,7 @@ class RunSettings:
 
 
 def master(slots: int) -> str:
-    """Local threads. Real-time mode runs every task of a query at once and needs a slot for each; threads that wait cost nothing."""
+    """Local threads. Real-time mode runs every task of a query at once and needs a slot for each; waiting is free."""
     return f"local[{max(slots, os.cpu_count() or 2)}]"
 
 
@@ -49,19 +49,19 @@ SESSION: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "3g",
-    # transformWithState needs RocksDB; real-time mode needs format v2, whose state files survive a batch that was half written.
+    # transformWithState needs RocksDB; real-time mode needs format v2, whose files survive a batch that was half written.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # Commit only what changed in a batch instead of whole state files.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # The pipelined shuffle of real-time mode holds a row back until its buffer is full or this time is over. The default of 50 ms
-    # gave p50 30 ms; 2 ms gave p50 4.7 ms (DESIGN).
+    # The pipelined shuffle of real-time mode holds a row back until its buffer is full or this time is over. The default
+    # of 50 ms gave a bare stateful operator p50 30 ms, 2 ms gave 4.7 ms.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     # A round-robin shuffle would wait for the end of its input, which in real-time mode never comes.
     "spark.sql.execution.sortBeforeRepartition": "false",
-    # A stream's plan is fixed by its state; adaptive execution can't help it, and planning it costs time in every batch.
+    # A stream's plan is fixed by its state; adaptive execution can't help it, and costs planning time in every batch.
     "spark.sql.adaptive.enabled": "false",
     # Progress of this many batches is kept in memory.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
@@ -84,7 +84,7 @@ KAFKA_PRODUCER: dict[str, str] = {
     "acks": "all",
     "enable.idempotence": "true",
     "compression.type": "lz4",
-    # In batches, wait a little and send a lot: without these two the sink runs at about half the speed (DESIGN).
+    # In batches, wait a little and send a lot: without these two the sink runs at about half the speed.
     "linger.ms": "20",
     "batch.size": "500000",
     # A task's transaction spans its whole batch; 15 minutes is the most that a broker allows by default.

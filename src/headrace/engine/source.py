@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.plan import QueryPlan, Route
@@ -28,7 +28,7 @@ def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int 
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", read.topic)
         .option("startingOffsets", "earliest")
-        # Records that vanished by retention before they were read are a loss: say so and stop, rather than go on in silence.
+        # Records that vanished by retention before they were read are a loss: say so and stop, do not go on in silence.
         .option("failOnDataLoss", "true")
         # Real time reads the record as soon as it is there; by default the fetch waits for up to half a second.
         .option("kafka.fetch.max.wait.ms", "100")
@@ -86,7 +86,7 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
 def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     """Add the event time; a row stamped too far ahead of its arrival in the log is quarantined.
 
-    "Ahead" is measured against the record's Kafka timestamp, not against this machine's clock, so a replay decides the same.
+    "Ahead" is measured against the record's Kafka timestamp, not this machine's clock, so a replay decides the same.
     """
     column = F.col(step.column)
     millis = column if dict(rows.dtypes)[step.column] == "bigint" else F.unix_millis(column)
@@ -101,9 +101,9 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
         (ahead / 1000).cast("bigint").cast("string"),
         F.lit(f" s ahead of the record's own timestamp; max_skew allows {step.max_skew_ms / 1000:g} s"),
     )
-    return timed.withColumn(hidden.INTAKE_REASON, F.when(skewed, reason).otherwise(F.col(hidden.INTAKE_REASON))).withColumn(
-        hidden.ROUTE, F.when(skewed, Route.QUARANTINED.value).otherwise(F.col(hidden.ROUTE))
-    )
+    return timed.withColumn(
+        hidden.INTAKE_REASON, F.when(skewed, reason).otherwise(F.col(hidden.INTAKE_REASON))
+    ).withColumn(hidden.ROUTE, F.when(skewed, Route.QUARANTINED.value).otherwise(F.col(hidden.ROUTE)))
 
 
 def _field(name: str) -> Column:

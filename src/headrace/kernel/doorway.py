@@ -26,7 +26,7 @@ def column(spark: SparkSession, value: Any) -> Column:
 
     A Column made before the session is a Spark Connect expression, in pure Python (see `headrace.deferred`).
     """
-    from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+    from pyspark.sql import functions as F
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     if isinstance(value, str):

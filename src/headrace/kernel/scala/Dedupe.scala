@@ -12,15 +12,15 @@ import org.apache.spark.sql.types.{StringType, StructType}
  * is older than the memory reaches back (watermark - withinMs) can't be judged and is late.
  */
 final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], withinMs: Long) extends Stage {
-  @transient private var handle: StatefulProcessorHandle = _
+  @transient private var timers: Timers = _
   @transient private var seen: IdSet = _
   @transient private lazy val idRow =
     UnsafeProjection.create(idOrdinals.map(i => BoundReference(i, schema(i).dataType, nullable = true)).toIndexedSeq)
   private val plainString = idOrdinals.length == 1 && schema(idOrdinals(0)).dataType == StringType
 
-  override def open(h: StatefulProcessorHandle): Unit = {
-    handle = h
-    seen = new IdSet(MapNodeStore.open(h, name))
+  override def open(handle: StatefulProcessorHandle, own: Timers): Unit = {
+    timers = own
+    seen = new IdSet(MapNodeStore.open(handle, name))
   }
 
   override def begin(): Unit = seen.load()
@@ -50,10 +50,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
     if (!seen.isEmpty) schedule(math.max(seen.first + withinMs, watermark + withinMs / 8))
   }
 
-  private def schedule(time: Long): Unit = {
-    handle.registerTimer(time)
-    seen.setDue(time)
-  }
+  private def schedule(time: Long): Unit = seen.setDue(timers.register(time))
 
   override def end(): Unit = seen.save()
 }

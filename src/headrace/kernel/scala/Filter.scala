@@ -7,7 +7,7 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle
  * the steps that come before it, so that for example a row that `where` rejects still counts as the first of its id.
  */
 final class Filter(ordinal: Int) extends Stage {
-  override def open(handle: StatefulProcessorHandle): Unit = ()
+  override def open(handle: StatefulProcessorHandle, timers: Timers): Unit = ()
   override def begin(): Unit = ()
   override def process(event: Event, watermark: Long): Unit =
     if (event.row.isNullAt(ordinal) || !event.row.getBoolean(ordinal)) event.leave(Routes.Filtered, null)

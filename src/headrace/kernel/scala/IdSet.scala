@@ -49,7 +49,7 @@ final class IdSet(store: NodeStore) {
   def setDue(time: Long): Unit = { due = time; headerDirty = true }
 
   /** The time at which the id was first seen, or `Absent`. */
-  def find(id: Array[Byte]): Long = shard(address(hash(id), shardCount)).find(hash(id), id)
+  def find(id: Array[Byte]): Long = { val h = hash(id); shard(address(h, shardCount)).find(h, id) }
 
   /** Adds an id that is absent, or moves the time of one that is there. */
   def put(id: Array[Byte], time: Long): Unit = {
@@ -126,88 +126,104 @@ object IdSet {
     if (long < shards) long else h & (top - 1)
   }
 
-  /** A list of (hash, time, id). */
-  private final class Shard {
-    var hashes = new Array[Int](4)
-    var times = new Array[Long](4)
-    var ids = new Array[Array[Byte]](4)
-    var size = 0
+  /** Entries in one byte array, as they are stored: hash (4), time (8), length of the id (4), id. Nothing is unpacked to be searched. */
+  private final class Shard(private var data: Array[Byte], private var used: Int, var size: Int) {
     var dirty = false
 
-    def indexOf(hash: Int, id: Array[Byte]): Int = {
-      var i = 0
-      while (i < size) {
-        if (hashes(i) == hash && Arrays.equals(ids(i), id)) return i
-        i += 1
+    def this() = this(Array.emptyByteArray, 0, 0)
+
+    private def hashAt(at: Int): Int = Platform.getInt(data, Platform.BYTE_ARRAY_OFFSET + at)
+    private def timeAt(at: Int): Long = Platform.getLong(data, Platform.BYTE_ARRAY_OFFSET + at + 4)
+    private def lengthAt(at: Int): Int = Platform.getInt(data, Platform.BYTE_ARRAY_OFFSET + at + 12)
+    private def next(at: Int): Int = at + HeaderSize + lengthAt(at)
+
+    private def indexOf(hash: Int, id: Array[Byte]): Int = {
+      var at = 0
+      while (at < used) {
+        if (hashAt(at) == hash && lengthAt(at) == id.length &&
+            Arrays.equals(data, at + HeaderSize, at + HeaderSize + id.length, id, 0, id.length)) return at
+        at = next(at)
       }
       -1
     }
 
-    def find(hash: Int, id: Array[Byte]): Long = { val i = indexOf(hash, id); if (i < 0) Absent else times(i) }
+    def find(hash: Int, id: Array[Byte]): Long = { val at = indexOf(hash, id); if (at < 0) Absent else timeAt(at) }
 
     /** True if the id is new here. */
     def put(hash: Int, id: Array[Byte], time: Long): Boolean = {
       dirty = true
-      val i = indexOf(hash, id)
-      if (i >= 0) times(i) = time else append(hash, id, time)
-      i < 0
+      val at = indexOf(hash, id)
+      if (at >= 0) Platform.putLong(data, Platform.BYTE_ARRAY_OFFSET + at + 4, time)
+      else {
+        room(HeaderSize + id.length)
+        Platform.putInt(data, Platform.BYTE_ARRAY_OFFSET + used, hash)
+        Platform.putLong(data, Platform.BYTE_ARRAY_OFFSET + used + 4, time)
+        Platform.putInt(data, Platform.BYTE_ARRAY_OFFSET + used + 12, id.length)
+        System.arraycopy(id, 0, data, used + HeaderSize, id.length)
+        used += HeaderSize + id.length
+        size += 1
+      }
+      at < 0
     }
 
-    def append(hash: Int, id: Array[Byte], time: Long): Unit = {
-      if (size == hashes.length) {
-        hashes = Arrays.copyOf(hashes, size * 2)
-        times = Arrays.copyOf(times, size * 2)
-        ids = Arrays.copyOf(ids, size * 2)
-      }
-      hashes(size) = hash; times(size) = time; ids(size) = id
-      size += 1
-    }
+    private def room(bytes: Int): Unit =
+      if (used + bytes > data.length) data = Arrays.copyOf(data, math.max(used + bytes, math.max(data.length * 2, 256)))
 
     private def keep(wanted: Int => Boolean): Int = {
+      val before = size
       var kept = 0
-      var i = 0
-      while (i < size) {
-        if (wanted(i)) { hashes(kept) = hashes(i); times(kept) = times(i); ids(kept) = ids(i); kept += 1 }
-        i += 1
+      var at = 0
+      size = 0
+      while (at < used) {
+        val end = next(at)
+        if (wanted(at)) {
+          System.arraycopy(data, at, data, kept, end - at)
+          kept += end - at
+          size += 1
+        }
+        at = end
       }
-      val dropped = size - kept
-      size = kept
-      if (dropped > 0) dirty = true
-      dropped
+      used = kept
+      if (size < before) dirty = true
+      before - size
     }
 
     def moveTo(target: Shard, moves: Int => Boolean): Unit = {
-      keep { i => val go = moves(hashes(i)); if (go) target.append(hashes(i), ids(i), times(i)); !go }
+      keep { at =>
+        val go = moves(hashAt(at))
+        if (go) target.copyFrom(data, at, next(at) - at)
+        !go
+      }
       target.dirty = true
     }
 
-    def dropUntil(horizon: Long): Int = keep(times(_) > horizon)
-
-    def oldest: Long = { var min = Long.MaxValue; var i = 0; while (i < size) { min = math.min(min, times(i)); i += 1 }; min }
-
-    def write(out: ByteWriter): Unit = {
-      out.putInt(size)
-      var i = 0
-      while (i < size) {
-        out.putInt(hashes(i)); out.putLong(times(i)); out.putInt(ids(i).length); out.putBytes(ids(i))
-        i += 1
-      }
+    private def copyFrom(source: Array[Byte], at: Int, length: Int): Unit = {
+      room(length)
+      System.arraycopy(source, at, data, used, length)
+      used += length
+      size += 1
     }
+
+    def dropUntil(horizon: Long): Int = keep(timeAt(_) > horizon)
+
+    def oldest: Long = {
+      var min = Long.MaxValue
+      var at = 0
+      while (at < used) { min = math.min(min, timeAt(at)); at = next(at) }
+      min
+    }
+
+    def write(out: ByteWriter): Unit = { out.putInt(size); out.putBytes(data, 0, used) }
   }
+
+  private val HeaderSize = 16
 
   private object Shard {
     def read(in: ByteBuffer): Shard = {
-      val shard = new Shard
-      var left = in.getInt()
-      while (left > 0) {
-        val hash = in.getInt()
-        val time = in.getLong()
-        val id = new Array[Byte](in.getInt())
-        in.get(id)
-        shard.append(hash, id, time)
-        left -= 1
-      }
-      shard
+      val size = in.getInt()
+      val data = new Array[Byte](in.remaining())
+      in.get(data)
+      new Shard(data, data.length, size)
     }
   }
 }

@@ -31,12 +31,14 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   @transient private var results: GenericInternalRow = _
   @transient private var toUnsafe: UnsafeProjection = _
 
+  require(stages.length <= Timers.Slots, s"an operator fuses at most ${Timers.Slots} stages")
+
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
     event = new Event(resultSchema.length)
     event.row = new UnsafeRow(layout.width)
     results = new GenericInternalRow(event.results)
     toUnsafe = UnsafeProjection.create(resultSchema)
-    stages.foreach(_.open(getHandle))
+    stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i)) }
   }
 
   override def handleInputRows(key: Array[Byte], rows: Iterator[Incoming], timers: TimerValues): Iterator[Outgoing] = {
@@ -57,8 +59,10 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   }
 
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
-    val watermark = timers.getCurrentWatermarkInMs()
-    stages.foreach { stage => stage.begin(); stage.expire(watermark); stage.end() }
+    val stage = stages(Timers.stageOf(expired.getExpiryTimeInMs()))
+    stage.begin()
+    stage.expire(timers.getCurrentWatermarkInMs())
+    stage.end()
     Iterator.empty
   }
 

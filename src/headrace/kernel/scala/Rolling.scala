@@ -43,7 +43,7 @@ final class Rolling(
     (windows.map(_.ordinal).filter(_ >= 0) ++ latest.flatMap(_.ordinals)).distinct.sorted
   private val specs = windows.flatMap(measuresOf).distinct
 
-  @transient private var handle: StatefulProcessorHandle = _
+  @transient private var timers: Timers = _
   @transient private var events: TimeTree = _
   @transient private var plans: Array[WindowPlan] = _
   @transient private var latestRows: Array[UnsafeProjection] = _
@@ -71,10 +71,10 @@ final class Rolling(
     case _ => "integers"
   }
 
-  override def open(h: StatefulProcessorHandle): Unit = {
-    handle = h
+  override def open(handle: StatefulProcessorHandle, own: Timers): Unit = {
+    timers = own
     val measures = specs.map(_.create())
-    events = new TimeTree(storedOrdinals.length, measures, MapNodeStore.open(h, name))
+    events = new TimeTree(storedOrdinals.length, measures, MapNodeStore.open(handle, name))
     plans = windows.zipWithIndex
       .groupBy { case (w, _) => w.windowMs }.toArray.sortBy(_._1)
       .map { case (windowMs, members) =>
@@ -118,10 +118,7 @@ final class Rolling(
     if (!events.isEmpty) schedule(math.max(events.first + retentionMs, watermark + retentionMs / 8))
   }
 
-  private def schedule(time: Long): Unit = {
-    handle.registerTimer(time)
-    events.setDue(time)
-  }
+  private def schedule(time: Long): Unit = events.setDue(timers.register(time))
 
   override def end(): Unit = events.save()
 

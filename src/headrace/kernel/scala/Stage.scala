@@ -25,7 +25,7 @@ final class Event(resultWidth: Int) {
  */
 trait Stage extends Serializable {
   /** Declares the state variables. Runs on the driver too, where the handle only collects their schemas. */
-  def open(handle: StatefulProcessorHandle): Unit
+  def open(handle: StatefulProcessorHandle, timers: Timers): Unit
 
   /** The rows of the current key begin. */
   def begin(): Unit
@@ -33,9 +33,27 @@ trait Stage extends Serializable {
   /** What the stage does with a row: fill its results, or `leave` for a side route. */
   def process(event: Event, watermark: Long): Unit
 
-  /** What the stage does with a timer: drop what no event that is still on time can need. */
+  /** What the stage does with a timer of its own: drop what no event that is still on time can need. */
   def expire(watermark: Long): Unit
 
   /** The rows of the current key end: write back what changed. */
   def end(): Unit
+}
+
+/**
+ * The timers of one stage. All stages of an operator share Spark's one set of timers per key; a time is rounded up to the next multiple of
+ * `Timers.Slots` milliseconds plus the stage's number, so that a timer tells whose it is and no other stage's state is read for it.
+ */
+final class Timers(handle: StatefulProcessorHandle, stage: Int) {
+  /** Registers a timer at or soon after the time; gives the time that was registered. */
+  def register(time: Long): Long = {
+    val due = (Math.floorDiv(time, Timers.Slots) + 1) * Timers.Slots + stage
+    handle.registerTimer(due)
+    due
+  }
+}
+
+object Timers {
+  val Slots = 16L
+  def stageOf(expiry: Long): Int = Math.floorMod(expiry, Slots).toInt
 }
