@@ -32,8 +32,8 @@ check: $(READY) ## ruff, mypy --strict, import-linter
 	@$(BIN)/mypy --strict
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (ARGS=)
-	@exec $(BIN)/python -m bench $(ARGS)
+bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minutes, on a quiet machine)
+	@exec $(BIN)/python -m bench
 
 clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)
 	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -53,10 +53,24 @@ $(READY): pyproject.toml
 	  rm -rf $(VENV); \
 	  $$found -m venv $(VENV) >&2 || { rm -rf $(VENV); exit 1; }; \
 	fi
-	@echo 'setup: installing Headrace, PySpark and the tools into $(VENV) (the first time: several hundred MB, some minutes)' >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' >&2
-	@if ! $(BIN)/python -m headrace.jvm.java --check; then \
+	@echo 'setup: installing Headrace, PySpark and the tools into $(VENV) (the first time: several hundred MB)' >&2
+	@$(call install,.[dev])
+	@$(BIN)/python -m headrace.jvm.java --check || { \
 	  echo 'setup: no Java 17 or newer on this machine, installing one into $(VENV)' >&2; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,java]' >&2; \
-	fi
+	  $(call install,.[java]); \
+	}
 	@touch $@
+
+# pip, with its large steps shown as they come. All that it says is in a log, whose end is shown if it fails. A file tells
+# that it succeeded: the status of a pipe is that of its end.
+install = rm -f $(VENV)/.installed; \
+	{ PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '$(1)' \
+	  && touch $(VENV)/.installed; } 2>&1 | tee $(VENV)/install.log \
+	| while read -r line; do case "$$line" in \
+	    (Downloading*' MB)') echo "  $$line";; \
+	    ('Building wheel for '*' started') echo "  $${line%: *}";; \
+	    ('Installing collected packages'*) echo '  Installing the packages';; \
+	  esac; done >&2; \
+	if [ ! -f $(VENV)/.installed ]; then \
+	  tail -20 $(VENV)/install.log >&2; echo 'setup: pip failed; all that it said is in $(VENV)/install.log' >&2; exit 1; \
+	fi

@@ -40,6 +40,10 @@ class Told:
         return [record for record in self.records if isinstance(record, Progress)]
 
     @property
+    def committed(self) -> set[tuple[str, int]]:
+        return {(batch.query, batch.batch) for batch in self.batches}
+
+    @property
     def events(self) -> list[Event]:
         return [record for record in self.records if isinstance(record, Event)]
 
@@ -78,6 +82,9 @@ class Engine:
             spark=self.spark,
         ) as run:
             run.wait()
+            for query in (checkpoint / "queries").iterdir():
+                last = max(int(file.name) for file in (query / "commits").iterdir() if file.name.isdigit())
+                told.until(lambda told, last=last, query=query.name: (query, last) in told.committed, "its progress")
         return told.batches
 
     @contextmanager

@@ -28,7 +28,7 @@ def test_every_event_is_in_exactly_one_place_and_late_ones_do_not_count(
 
     everything = [record.source for records in routes.values() for record in records]
     assert sorted(everything) == [arrival.position for arrival in stream.arrivals], "each once, on one route"
-    assert len(routes["late"]) > 100
+    assert len(routes["late"]) > 40
     assert sum(batch.late for batch in batches) == len(routes["late"])
     assert sum(batch.duplicates for batch in batches) == len(routes["duplicates"])
 
@@ -140,7 +140,7 @@ def test_the_second_copy_of_a_late_event_is_a_duplicate(engine: Engine, topic: T
     once.write(f"{name}-results")
     once.late.write(f"{name}-late")
     once.duplicates.write(f"{name}-duplicates")
-    produce(engine.bootstrap, source, [event("a", 3600), event("b", 10), event("b", 10), event("b", -3600)])
+    produce(engine.bootstrap, source, [event("a", 3600), event("b", 10), event("b", 10), event("b", -7200)])
     engine.replay(pipeline, tmp_path, max_rows=1)
     assert rows(engine.read(f"{name}-results")) == [("a", 1)]
     assert [record.source for record in engine.read(f"{name}-duplicates")] == [(0, 2)]

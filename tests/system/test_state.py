@@ -73,9 +73,9 @@ def test_a_hot_key_is_right_and_its_state_stays_bounded(engine: Engine, topic: T
             assert abs(float(found["spread"]) - expected["spread"]) <= 1e-14 * expected["spread"]
         assert (found.get("before"), found.get("far_back")) == (expected["before"], expected["far_back"])
 
-    # A batch of 25 s, the window and the tolerance are 37 s, or 3,700 events, in leaves of 64 that are at least half full.
-    assert max(batch.state_rows for batch in batches) < 3_700 / 32
-    assert [batch.state_rows for batch in batches][3] > 20, "several leaves"
+    # A batch of 25 s, the window and the tolerance are 37 s, or 3,700 events, in leaves of up to 64; all events that
+    # ever were would fill more than 300.
+    assert 32 < max(batch.state_rows for batch in batches) < 200
 
 
 def sessions(name: str, source: str) -> hr.Pipeline:
