@@ -17,5 +17,7 @@ def consumer_config(bootstrap: str, group: str, **overrides: object) -> dict[str
         # An offset that is committed by a timer may be ahead of what was really processed.
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
+        # librdkafka retries by itself and tells the terminal about each attempt; what fails for good comes as an error.
+        "log_level": 2,
         **overrides,
     }

@@ -17,5 +17,7 @@ def producer_config(bootstrap: str, **overrides: object) -> dict[str, object]:
         # A few milliseconds of company make batches several times larger; lz4 costs the least time per byte saved.
         "linger.ms": 5,
         "compression.type": "lz4",
+        # librdkafka retries by itself and tells the terminal about each attempt; what fails for good comes as an error.
+        "log_level": 2,
         **overrides,
     }
