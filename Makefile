@@ -27,10 +27,9 @@ test: $(READY) ## all tests: unit, Spark, system with a real broker (ARGS= for p
 	@exec $(BIN)/python -m pytest -q --durations=10 $(ARGS)
 
 check: $(READY) ## ruff, mypy --strict, import-linter
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/mypy --strict
-	@$(BIN)/lint-imports
+	@failed=; for tool in 'ruff check' 'ruff format --check' 'mypy --strict' lint-imports; do \
+	  echo "== $$tool"; $(BIN)/$$tool || failed=1; \
+	done; [ -z "$$failed" ]
 
 bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minutes, on a quiet machine)
 	@exec $(BIN)/python -m bench

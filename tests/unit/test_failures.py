@@ -1,0 +1,70 @@
+"""Spark's exceptions in Headrace's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.engine.failures import explain_failure
+from headrace.errors import QueryFailedError, UnknownColumnError
+
+LOG = Path("somewhere/spark.log")
+
+UNRESOLVED = (
+    "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `amuont` cannot be "
+    "resolved. Did you mean one of the following? [`amount`, `card_id`]. SQLSTATE: 42703; line 1 pos 0;\n'Filter ..."
+)
+DATA_LOSS = (
+    "Job aborted due to stage failure: Task 0 in stage 5.0 failed 1 times\n"
+    "Caused by: java.lang.IllegalStateException: Partition txns-0's offset was changed from 100 to 5, some data may "
+    "have been missed."
+)
+GONE = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition."
+SILENT = "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: describeTopics"
+FENCED = "org.apache.kafka.common.errors.ProducerFencedException: There is a newer producer with the same transactionalId"
+OTHER = (
+    "Query card-fraud terminated with exception: Job aborted\n"
+    "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)\n"
+    "Caused by: org.apache.spark.SparkException: outer\n"
+    "\tat somewhere\n"
+    "Caused by: java.lang.ArithmeticException: inner\n"
+    "\tat elsewhere"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "what", "fix"),
+    [
+        (UNRESOLVED, UnknownColumnError, "there is no column `amuont`", "use one of: amount, card_id"),
+        (DATA_LOSS, QueryFailedError, "gone from the log", "--checkpoint DIR"),
+        (GONE, QueryFailedError, "a topic disappeared", "headrace topics list"),
+        (SILENT, QueryFailedError, "the broker no longer answers", "headrace broker status"),
+        (FENCED, QueryFailedError, "another process writes for this pipeline", "stop the other run"),
+    ],
+    ids=["column", "data loss", "topic", "broker", "fenced"],
+)
+def test_a_known_failure_says_what_and_how_to_fix_it(text: str, kind: type[Exception], what: str, fix: str) -> None:
+    error = explain_failure(RuntimeError(text), "card-fraud", LOG)
+    assert type(error) is kind
+    assert what in error.what
+    assert fix in str(error.fix)
+    assert error.pipeline == "card-fraud"
+    assert "\tat " not in error.render()
+
+
+def test_any_other_failure_gives_its_innermost_cause_and_the_log() -> None:
+    error = explain_failure(RuntimeError(OTHER), "card-fraud", LOG)
+    assert type(error) is QueryFailedError
+    assert error.why == "java.lang.ArithmeticException: inner"
+    assert str(LOG) in str(error.fix)
+    assert "--verbose" in str(error.fix)
+    assert "\tat " not in error.render()
+
+
+def test_a_failure_without_a_word_is_still_an_error() -> None:
+    assert explain_failure(RuntimeError(""), "card-fraud", LOG).why == "no reason given"
+
+
+def test_a_very_long_cause_is_cut() -> None:
+    assert len(explain_failure(RuntimeError("x" * 100_000), "card-fraud", LOG).render()) < 1_000
