@@ -104,6 +104,16 @@ class Checkpoint:
                     "(the topic is replayed from its beginning).",
                     pipeline=self._pipeline,
                 )
+        gone = [name for name, shape in identity.queries.items() if shape["steps"] and name not in queries]
+        if gone:
+            raise CheckpointMismatchError(
+                f"the checkpoint has the state of query `{gone[0]}`, which pipeline `{self._pipeline}` no longer has.",
+                why="Stateful steps were added, removed or renamed, so the queries are not the same any more.\n"
+                f"Queries now: {', '.join(queries)}\nCheckpoint: {self.folder}",
+                fix="undo the change, or start anew from the log with another --checkpoint DIR\n"
+                "(the topic is replayed from its beginning).",
+                pipeline=self._pipeline,
+            )
         merged = _Identity(identity.pipeline, identity.id, identity.state_partitions, {**identity.queries, **queries})
         if merged != identity:
             self._save(merged)

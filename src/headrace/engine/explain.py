@@ -18,7 +18,7 @@ _EXACTLY = (
 )
 _AT_LEAST = (
     "at least once",
-    "after a crash the records since the last checkpoint are written again, under the same headrace-id header",
+    "after a stop or a crash the records since the last checkpoint are written again, with the same headrace-id",
     "keep one record per headrace-id to get each result once",
 )
 

@@ -17,6 +17,7 @@ from headrace.pipeline.nodes import (
     Dedupe,
     EventTime,
     KeyBy,
+    Latest,
     Node,
     Read,
     Rolling,
@@ -190,18 +191,46 @@ def _query(
 
 
 def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
-    rolled = False
+    """Steps between fused steps are computed before the operator: what that would change the meaning of is refused."""
     last = max((i for i, s in enumerate(before) if isinstance(s, Stateful)), default=-1)
-    for i, step in enumerate(before):
-        if rolled and i < last and isinstance(step, Where | WithColumn | Select):
+    results: set[str] = set()
+    ids: set[str] = set()
+    for step in before[: last + 1]:
+        problem = None
+        if isinstance(step, Where | WithColumn | Select) and results:
+            problem = f"`{_METHOD[type(step)]}` between two rolling steps is not supported yet."
+        elif isinstance(step, WithColumn) and step.name.lower() in ids:
+            problem = f"`{step.name}` is an id of the dedupe before; another value for it here is not supported yet."
+        elif isinstance(step, Select) and (lost := ids - {n.lower() for n, value in step.columns if value is None}):
+            problem = (
+                f"this select drops or changes `{sorted(lost)[0]}`, an id of the dedupe before: not supported yet."
+            )
+        elif isinstance(step, Stateful) and (used := results & {c.lower() for c in _columns_of(step)}):
+            problem = f"step `{step.name}` uses `{sorted(used)[0]}`, a result of the step before: not supported yet."
+        if problem is not None:
             raise UnsupportedStepError(
-                f"`{type(step).__name__.lower()}` between two rolling steps is not supported yet.",
-                why="Both steps run fused in one operator, and this step would have to run between them.",
-                fix="put all aggregates into one .rolling(...), or write to a topic and read it in a second pipeline.",
+                problem,
+                why="Both stateful steps run fused in one operator, on the row as it came in.",
+                fix="do it before the first or after the last of them, or write to a topic and read it in a second pipeline.",
                 location=step.location,
                 pipeline=pipeline.name,
             )
-        rolled = rolled or isinstance(step, Rolling)
+        if isinstance(step, Rolling):
+            results.update(name.lower() for name, _ in step.aggregates)
+        elif isinstance(step, Dedupe):
+            ids.update(c.lower() for c in step.columns)
+
+
+_METHOD: dict[type[Node], str] = {Where: "where", WithColumn: "with_column", Select: "select"}
+
+
+def _columns_of(step: Dedupe | Rolling) -> set[str]:
+    if isinstance(step, Dedupe):
+        return set(step.columns)
+    used: set[str] = set()
+    for _, aggregate in step.aggregates:
+        used.update(aggregate.columns if isinstance(aggregate, Latest) else filter(None, (aggregate.column,)))
+    return used
 
 
 def _key(before: tuple[Node, ...]) -> tuple[str, ...]:
