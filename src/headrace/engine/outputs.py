@@ -79,7 +79,8 @@ class _WideRow:
         spark = self.df.sparkSession
         inner = self.df.columns
         exposed = self.df.select(*inner, *(F.col(i).alias(name) for name, i in scope.columns.items()))
-        # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where` took out.
+        # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where`
+        # took out.
         here = alive(scope, route)
         made = {}
         for name in values:

@@ -211,7 +211,8 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
             raise UnsupportedStepError(
                 problem,
                 why="Both stateful steps run fused in one operator, on the row as it came in.",
-                fix="do it before the first or after the last of them, or write to a topic and read it in a second pipeline.",
+                fix="do it before the first or after the last of them,\n"
+                "or write to a topic and read it in a second pipeline.",
                 location=step.location,
                 pipeline=pipeline.name,
             )

@@ -28,8 +28,8 @@ _POLL_SECONDS = 0.1
 class Run:
     """One run of one pipeline in this process.
 
-    `start` checks everything, starts Spark and the queries; `wait` blocks until they end (replay) or `stop` is called from
-    another thread or a signal handler; both raise what went wrong as a HeadraceError.
+    `start` checks everything, starts Spark and the queries; `wait` blocks until they end (replay) or `stop` is called
+    from another thread or a signal handler; both raise what went wrong as a HeadraceError.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Run:
         for name, value in (KAFKA_PRODUCER_REALTIME if realtime else KAFKA_PRODUCER).items():
             writer = writer.option(f"kafka.{name}", value)
         if realtime:
-            # The only Kafka sink that Spark lets into real-time mode: at-least-once, with ids by which repeats collapse.
+            # The only Kafka sink that Spark lets into real-time mode: at least once, with ids by which repeats collapse
             interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
             # PySpark's type hints do not know the real-time trigger yet.
             timed = writer.format("kafka").trigger(realTime=interval)  # type: ignore[call-overload]

@@ -27,7 +27,7 @@ class RunSettings:
     batch_interval_ms: int = 0
     """Micro-batch: start the next batch when the last one ends."""
     checkpoint_interval_ms: int = 60_000
-    """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency, so a minute apart."""
+    """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency."""
     state_partitions: int = 2
     """Shuffle partitions = state stores. Fixed for the life of a checkpoint: Spark can't repartition state."""
     max_rows_per_batch: int = 500_000
@@ -49,15 +49,15 @@ SESSION: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "3g",
-    # transformWithState needs RocksDB; real-time mode needs format v2, whose files survive a batch that was half written.
+    # transformWithState needs RocksDB; real-time mode needs format v2, whose files survive a half-written batch.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     # Commit only what changed in a batch instead of whole state files.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # The pipelined shuffle of real-time mode holds a row back until its buffer is full or this time is over. The default
-    # of 50 ms gave a bare stateful operator p50 30 ms, 2 ms gave 4.7 ms.
+    # The pipelined shuffle of real-time mode holds a row back until its buffer is full or this time is over. The
+    # default of 50 ms gave a bare stateful operator p50 30 ms, 2 ms gave 4.7 ms.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",
     # A round-robin shuffle would wait for the end of its input, which in real-time mode never comes.
     "spark.sql.execution.sortBeforeRepartition": "false",

@@ -34,8 +34,8 @@ def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int 
         .option("kafka.fetch.max.wait.ms", "100")
     )
     if max_rows is not None:
-        # Spark asks the broker for the topic's bounds after every poll; with Kafka's default of 500 records a poll, that and
-        # the requests themselves took a sixth of a replay's time.
+        # Spark asks the broker for the topic's bounds after every poll; with Kafka's default of 500 records a poll,
+        # that and the requests themselves took a sixth of a replay's time.
         reader = (
             reader.option("maxOffsetsPerTrigger", max_rows)
             .option("kafka.max.poll.records", "20000")
