@@ -54,7 +54,7 @@ def test_another_folder_is_another_writer(tmp_path: Path) -> None:
     first, second = open_(tmp_path / "a"), open_(tmp_path / "b")
     (query,) = queries()
     assert first.writer(query) != second.writer(query)
-    assert first.location(query) == str(tmp_path / "a" / "queries" / "job")
+    assert first.location(query) == str(tmp_path / "a" / "queries" / "job-activity")
     first.close()
     second.close()
 
@@ -161,7 +161,7 @@ def test_a_process_that_dies_lets_go(tmp_path: Path) -> None:
 def test_what_it_notes_is_readable_and_a_crash_midway_leaves_the_old_note(written: Path) -> None:
     note = json.loads((written / "headrace.json").read_text())
     assert note["pipeline"] == "job"
-    assert note["queries"]["job"]["key"] == ["k"]
+    assert note["queries"]["job-activity"]["key"] == ["k"]
     (written / "headrace.json.new").write_text("{ half a no")
     reopen(written)
 

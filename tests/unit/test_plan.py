@@ -36,7 +36,7 @@ def test_steps_on_one_key_run_in_one_query() -> None:
     rolled.where("n > 1").write("alerts")
     rolled.write("all")
     (query,) = plan_queries(d.pipeline)
-    assert query.name == "job"
+    assert query.name == "job-activity"
     assert query.key == ("card_id",)
     assert stateful(query) == ["dedupe-txn_id", "activity"]
     assert query.step == "activity", "results are named after the last step"

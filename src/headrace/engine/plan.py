@@ -74,7 +74,9 @@ class QueryPlan:
     key: tuple[str, ...]
     branches: tuple[Branch, ...]
     takes_side_rows: bool
-    """Whether this query sends on rows that never became data (dead letters, quarantined); one query per read does."""
+    """Whether this query sends on the payloads that never became rows; one query per read does."""
+    takes_quarantined: bool
+    """Whether this query sends on the rows that its event time quarantines; one query per event time does."""
 
     @property
     def stateful(self) -> tuple[Dedupe | Rolling, ...]:
@@ -123,9 +125,9 @@ def plan_queries(pipeline: Pipeline) -> tuple[QueryPlan, ...]:
         if isinstance(anchor, Stateful) and not any(_on_the_way(anchor, other) for _, other in groups):
             groups[(_read(path), anchor)] = []
     for write in side_writes:
-        read = _read(_path(_side_node(write).input))
-        if not any(r is read for r, _ in groups):
-            groups[(read, None)] = []
+        path = _path(_side_node(write).input)
+        if not any(r is path[0] for r, _ in groups):
+            groups[(_read(path), _anchor(path))] = []
     return tuple(_queries(pipeline, groups, side_writes))
 
 
@@ -137,27 +139,38 @@ def _queries(
     single = len(groups) == 1
     for read in reads:
         anchors = [anchor for r, anchor in groups if r is read]
-        primary = next((a for a in anchors if not _has_apply(a)), None)
-        needs_intake = all(_has_apply(a) for a in anchors)
-        if needs_intake:
-            # A user's function may drop or change rows, so rows that never became data do not pass through it.
-            claimed = [w for w in unclaimed if _belongs(w, read, None, takes_side_rows=True)]
-            unclaimed = [w for w in unclaimed if w not in claimed]
-            before = _until_event_time(_path(anchors[0]) if anchors[0] is not None else [read])
-            name = f"{pipeline.name}-intake-{read.topic}"
-            yield _query(pipeline, name, read, before, [], claimed, takes_side_rows=True)
+        plain = [a for a in anchors if not _has_apply(a)]
+        primary = next((a for a in plain if _times(_steps_to(a))), plain[0] if plain else None)
+        taken: set[EventTime] = set()
+        # A user's function may drop or change rows, so rows that never became data do not pass through it: if every
+        # query has one, they get a query of their own.
+        todo: list[tuple[str, tuple[Node, ...], Node | None, bool]] = []
+        if not plain:
+            before = _until_event_time(_path(anchors[0])) if anchors[0] is not None else ()
+            todo.append((f"{pipeline.name}-intake-{read.topic}", before, None, True))
         for anchor in anchors:
-            takes = not needs_intake and anchor is primary
-            claimed = [w for w in unclaimed if _belongs(w, read, anchor, takes)]
+            # An operator's query is named after its step, whatever else the pipeline does: it is the name of its state.
+            alone = single and plain and not isinstance(anchor, Stateful)
+            name = pipeline.name if alone else f"{pipeline.name}-{_label(read, anchor)}"
+            todo.append((name, _steps_to(anchor), anchor, bool(plain) and anchor is primary))
+        for name, before, anchor, takes in todo:
+            time = next((t for t in _times(before) if t not in taken), None)
+            if time is not None:
+                taken.add(time)
+            claimed = [w for w in unclaimed if _belongs(w, read, anchor, takes, time)]
             unclaimed = [w for w in unclaimed if w not in claimed]
-            name = pipeline.name if single and not needs_intake else f"{pipeline.name}-{_label(read, anchor)}"
-            writes = groups[(read, anchor)]
-            if anchor is not None:
-                before = tuple(_path(anchor)[1:])
-            else:
-                paths = (_until_event_time(_path(w.input)) for w in (*writes, *claimed))
-                before = next((p for p in paths if p), ())
-            yield _query(pipeline, name, read, before, writes, claimed, takes_side_rows=takes)
+            own = not takes or bool(plain)
+            yield _query(pipeline, name, read, before, groups[(read, anchor)] if own else [], claimed, takes, time)
+
+
+def _steps_to(anchor: Node | None) -> tuple[Node, ...]:
+    return () if anchor is None else tuple(_path(anchor)[1:])
+
+
+def _times(before: tuple[Node, ...]) -> list[EventTime]:
+    """The event time that quarantines rows which then reach the end of these steps: none that an apply comes after."""
+    applied = max((i for i, s in enumerate(before) if isinstance(s, Apply)), default=-1)
+    return [s for i, s in enumerate(before) if isinstance(s, EventTime) and s.max_skew_ms is not None and i > applied]
 
 
 def _query(
@@ -167,8 +180,8 @@ def _query(
     before: tuple[Node, ...],
     writes: list[Write],
     side_writes: list[Write],
-    *,
     takes_side_rows: bool,
+    quarantining: EventTime | None,
 ) -> QueryPlan:
     _check_fusion(pipeline, before)
     branches = []
@@ -179,7 +192,7 @@ def _query(
         branches.append(Branch(ROUTE_OF[_side_node(w).side], _after_side(w.input), w.topic, w.key, w))
     stateful = [s for s in before if isinstance(s, Stateful)]
     possible = {Route.DEAD_LETTER: "dead-letters"} if takes_side_rows or stateful else {}
-    if _quarantines(before, takes_side_rows):
+    if quarantining is not None:
         possible[Route.QUARANTINED] = "quarantined"
     if stateful:
         possible[Route.LATE] = "late"
@@ -187,7 +200,7 @@ def _query(
         # Nothing vanishes: what the user did not route goes to a topic of the pipeline's own.
         if not any(b.route is route for b in branches):
             branches.append(Branch(route, (), f"{pipeline.name}.{label}", None, None))
-    return QueryPlan(name, read, before, _key(before), tuple(branches), takes_side_rows)
+    return QueryPlan(name, read, before, _key(before), tuple(branches), takes_side_rows, quarantining is not None)
 
 
 def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
@@ -269,16 +282,6 @@ def _until_event_time(path: list[Node]) -> tuple[Node, ...]:
     return ()
 
 
-def _quarantines(before: tuple[Node, ...], takes_side_rows: bool) -> bool:
-    """Whether rows may leave for quarantine here: not in a query that leaves side rows to another one, unless its own
-    `.apply` comes before the event time."""
-    time = next((i for i, s in enumerate(before) if isinstance(s, EventTime) and s.max_skew_ms is not None), None)
-    applied = next((i for i, s in enumerate(before) if isinstance(s, Apply)), None)
-    if time is None:
-        return False
-    return takes_side_rows or (applied is not None and applied < time)
-
-
 def _read(path: list[Node]) -> Read:
     read = path[0]
     assert isinstance(read, Read)
@@ -286,7 +289,8 @@ def _read(path: list[Node]) -> Read:
 
 
 def _anchor(path: list[Node]) -> Node | None:
-    return next((n for n in reversed(path) if isinstance(n, (*Stateful, Apply))), None)
+    """What a query is built around: the last stateful step, function or event time on the way, if any."""
+    return next((n for n in reversed(path) if isinstance(n, (*Stateful, Apply, EventTime))), None)
 
 
 def _on_the_way(step: Node, anchor: Node | None) -> bool:
@@ -310,7 +314,9 @@ def _side(write: Write) -> Side | None:
     return found[-1].side if found else None
 
 
-def _belongs(write: Write, read: Read, anchor: Node | None, takes_side_rows: bool) -> bool:
+def _belongs(
+    write: Write, read: Read, anchor: Node | None, takes_side_rows: bool, quarantining: EventTime | None
+) -> bool:
     """Whether a side output comes out of the query of that read and anchor."""
     side = _side_node(write)
     path = _path(side.input)
@@ -322,8 +328,7 @@ def _belongs(write: Write, read: Read, anchor: Node | None, takes_side_rows: boo
         case Side.DEAD_LETTERS:
             return takes_side_rows or here
         case Side.QUARANTINED:
-            before_apply = bool(_until_event_time(path))
-            return takes_side_rows if before_apply else here
+            return quarantining is not None and quarantining in path
         case _:
             return here
 
@@ -331,4 +336,6 @@ def _belongs(write: Write, read: Read, anchor: Node | None, takes_side_rows: boo
 def _label(read: Read, anchor: Node | None) -> str:
     if isinstance(anchor, Stateful):
         return anchor.name
-    return read.topic if anchor is None else f"{read.topic}-apply-{anchor.location.line}"
+    if anchor is None:
+        return read.topic
+    return f"{read.topic}-{'apply' if isinstance(anchor, Apply) else 'timed'}-{anchor.location.line}"
