@@ -21,7 +21,22 @@ LEAST = 5e-324
 # Bounded, so that no sum of a list leaves the range of a double: what happens there has tests of its own.
 finite = st.floats(min_value=-1e300, max_value=1e300)
 awkward = st.sampled_from(
-    [0.0, -0.0, LEAST, -LEAST, 2.2250738585072014e-308, 1.0, -1.0, 0.1, 2.0**53, -(2.0**53) - 2, 1e16, 1e100, -1e100, 1e300]
+    [
+        0.0,
+        -0.0,
+        LEAST,
+        -LEAST,
+        2.2250738585072014e-308,
+        1.0,
+        -1.0,
+        0.1,
+        2.0**53,
+        -(2.0**53) - 2,
+        1e16,
+        1e100,
+        -1e100,
+        1e300,
+    ]
 )
 values = st.lists(st.one_of(finite, awkward), max_size=30)
 few_calls = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -31,8 +46,9 @@ class Kernel:
     """The kernel's class, by Spark's own bridge."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        self._package = self._jvm.org.apache.spark.sql.headrace
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._package = jvm.org.apache.spark.sql.headrace
 
     def sum(self, numbers: Sequence[float], *, squares: bool = False) -> Any:
         total = self._package.ExactSum()
@@ -87,7 +103,11 @@ def test_order_and_grouping_do_not_matter(kernel: Kernel, numbers: list[float], 
 
 
 @few_calls
-@given(numbers=st.lists(st.floats(min_value=-1e150, max_value=1e150).filter(lambda x: x == 0 or abs(x) > 1e-130), max_size=20))
+@given(
+    numbers=st.lists(
+        st.floats(min_value=-1e150, max_value=1e150).filter(lambda x: x == 0 or abs(x) > 1e-130), max_size=20
+    )
+)
 def test_a_sum_of_squares_is_exact(kernel: Kernel, numbers: list[float]) -> None:
     total = kernel.sum(numbers, squares=True)
     assert total.value() == rounded(sum((Fraction(x) ** 2 for x in numbers), Fraction(0)))

@@ -118,7 +118,7 @@ def deviation(values: Sequence[float | Decimal | int]) -> float | None:
     if n < 2:
         return None
     exact = [Fraction(float(value)) for value in values]
-    variance = (n * sum(x * x for x in exact) - sum(exact) ** 2) / (n * (n - 1))
+    variance = (n * sum((x * x for x in exact), Fraction()) - sum(exact, Fraction()) ** 2) / (n * (n - 1))
     # Scaled, so that neither very small nor very large variances leave the range of a double.
     scale = 0 if variance == 0 else (variance.numerator.bit_length() - variance.denominator.bit_length()) // 2
     return math.ldexp(math.sqrt(variance / Fraction(4) ** scale), scale)

@@ -44,7 +44,9 @@ class Headrace:
 
     def members(self) -> list[int]:
         """The processes of its session that are still there: a guarded child, a JVM, itself."""
-        listed = subprocess.run(["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["ps", "-e", "-o", "pid=,sid=,stat="], capture_output=True, text=True, check=True
+        ).stdout
         rows = [line.split() for line in listed.splitlines()]
         return [int(pid) for pid, session, state in rows if int(session) == self.process.pid and state[0] != "Z"]
 

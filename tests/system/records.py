@@ -52,8 +52,8 @@ def produce(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
     for number, record in enumerate(records):
         if number % 100 == 0:
             assert producer.flush(DEADLINE) == 0
-        stamp = {} if record.timestamp_ms is None else {"timestamp": record.timestamp_ms}
-        producer.produce(topic, record.value, record.key, record.partition, **stamp)
+        stamp = 0 if record.timestamp_ms is None else record.timestamp_ms  # 0: now
+        producer.produce(topic, record.value, record.key, record.partition, timestamp=stamp)
     assert producer.flush(DEADLINE) == 0
 
 
@@ -152,10 +152,14 @@ class LogReader:
         if problem is not None:
             assert problem.code() == KafkaError._PARTITION_EOF, problem
             return partition
-        headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+        headers = {name: _text(value) for name, value in dict(message.headers() or {}).items()}
         self.records.append(Record(partition[0], message.key(), message.value(), headers))
         self._next[partition] = (message.offset() or 0) + 1
         return None
+
+
+def _text(header: str | bytes | None) -> str:
+    return header.decode() if isinstance(header, bytes) else header or ""
 
 
 def read_all(bootstrap: str, *topics: str) -> list[Record]:

@@ -39,9 +39,14 @@ class Told:
     def batches(self) -> list[Progress]:
         return [record for record in self.records if isinstance(record, Progress)]
 
-    @property
-    def committed(self) -> set[tuple[str, int]]:
-        return {(batch.query, batch.batch) for batch in self.batches}
+    def has_all(self, checkpoint: Path) -> bool:
+        """Whether it has told of every batch that its checkpoint has last committed."""
+        told = {(batch.query, batch.batch) for batch in self.batches}
+        for query in (checkpoint / "queries").iterdir():
+            last = max(int(file.name) for file in (query / "commits").iterdir() if file.name.isdigit())
+            if (query.name, last) not in told:
+                return False
+        return True
 
     @property
     def events(self) -> list[Event]:
@@ -82,14 +87,12 @@ class Engine:
             spark=self.spark,
         ) as run:
             run.wait()
-            for query in (checkpoint / "queries").iterdir():
-                last = max(int(file.name) for file in (query / "commits").iterdir() if file.name.isdigit())
-                told.until(lambda told, last=last, query=query.name: (query, last) in told.committed, "its progress")
+            told.until(lambda told: told.has_all(checkpoint), "the progress of its last batch")
         return told.batches
 
     @contextmanager
     def live(
-        self, pipeline: hr.Pipeline, mode: Mode, checkpoint: Path, *, max_rows: int = 500_000, switch_lag: int = 5_000
+        self, pipeline: hr.Pipeline, mode: Mode, checkpoint: Path, *, max_rows: int = 500_000, interval_ms: int = 5_000
     ) -> Iterator[Told]:
         """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows."""
         told = Told()
@@ -98,9 +101,7 @@ class Engine:
             bootstrap=self.bootstrap,
             mode=mode,
             checkpoint=checkpoint,
-            settings=RunSettings(
-                checkpoint_interval_ms=5_000, max_rows_per_batch=max_rows, state_partitions=2, switch_lag_rows=switch_lag
-            ),
+            settings=RunSettings(checkpoint_interval_ms=interval_ms, max_rows_per_batch=max_rows, state_partitions=2),
             on_progress=told.records.append,
             spark=self.spark,
         )

@@ -10,20 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import headrace as hr
+from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
 from tests.system import model
 from tests.system.jobs.alerts import LIMIT
 from tests.system.model import Arrival, timestamp
 from tests.system.processes import Headrace
 from tests.system.records import LogReader, Record, Sent, positions, produce
-from tests.system.running import Engine
 from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
-EVENTS = 1200
+EVENTS = 900
 KILLS = 3
 
 
@@ -33,7 +31,12 @@ def payments(seed: int) -> tuple[list[Sent], list[Arrival]]:
     rows: list[dict[str, Any]] = []
     for number in range(EVENTS):
         card = rng.randrange(12)
-        row = {"id": f"p{number}", "card": f"c{card}", "amount": rng.randrange(1, 40), "at": number * 250 - rng.randrange(2000)}
+        row = {
+            "id": f"p{number}",
+            "card": f"c{card}",
+            "amount": rng.randrange(1, 40),
+            "at": number * 250 - rng.randrange(2000),
+        }
         again = [r for r in rows[-60:] if r["card"] == row["card"]]
         rows.append(rng.choice(again) if again and rng.random() < 0.08 else row)
     sent = [
@@ -76,31 +79,35 @@ def flowing(bootstrap: str, source: str, sent: list[Sent]) -> Iterator[threading
         thread.join()
 
 
+def until_new_alerts(reader: LogReader, job: Headrace) -> None:
+    seen = len({record.source for record in reader.records})
+
+    def more(records: list[Record]) -> bool:
+        return job.process.poll() is not None or len({record.source for record in records}) > seen
+
+    reader.until(more, "new alerts", 180)
+
+
 def run_and_kill(
-    engine: Engine, topic: Topic, folder: Path, mode: str, seed: int
+    broker: EmbeddedBroker, topic: Topic, folder: Path, mode: str, seed: int
 ) -> tuple[dict[Any, dict[str, Any]], list[Record], str]:
     rng = random.Random(seed)
     source = topic("payments", partitions=2)
-    Topics(engine.bootstrap).ensure(f"{source}-alerts", partitions=2)
+    Topics(broker.bootstrap).ensure(f"{source}-alerts", partitions=2)
     sent, arrivals = payments(seed)
     expected = expected_alerts(arrivals)
-    reader = LogReader(engine.bootstrap, f"{source}-alerts")
-    words = ("run", "tests.system.jobs.alerts:alerts", "--mode", mode, "--bootstrap", engine.bootstrap)
-    options = ("--checkpoint", str(folder / "checkpoint"), "--checkpoint-interval", "5", "--max-rows", "60")
+    reader = LogReader(broker.bootstrap, f"{source}-alerts")
+    words = ("run", "tests.system.jobs.alerts:alerts", "--mode", mode, "--bootstrap", broker.bootstrap)
+    options = ("--checkpoint", str(folder / "checkpoint"), "--checkpoint-interval", "5", "--max-rows", "90")
     started: list[Headrace] = []
     try:
-        with flowing(engine.bootstrap, source, sent) as all_sent:
+        with flowing(broker.bootstrap, source, sent) as all_sent:
             for number in range(KILLS + 1):
                 job = Headrace(folder / str(number), *words, *options, TEST_SOURCE=source)
                 started.append(job)
                 if number == KILLS:
                     break
-                seen = len({record.source for record in reader.records})
-                reader.until(
-                    lambda records, seen=seen: len({r.source for r in records}) > seen or job.process.poll() is not None,
-                    "new alerts",
-                    180,
-                )
+                until_new_alerts(reader, job)
                 assert job.process.poll() is None, job.err
                 time.sleep(rng.uniform(0, 2.5))  # any moment will do: in a batch, between two, in a commit
                 job.kill()
@@ -119,8 +126,10 @@ def run_and_kill(
     return expected, records, source
 
 
-def test_micro_batches_lose_nothing_and_write_nothing_twice(engine: Engine, topic: Topic, tmp_path: Path) -> None:
-    expected, records, source = run_and_kill(engine, topic, tmp_path, "microbatch", seed=1)
+def test_micro_batches_lose_nothing_and_write_nothing_twice(
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path
+) -> None:
+    expected, records, source = run_and_kill(broker, topic, tmp_path, "microbatch", seed=1)
     assert len(expected) > 100
     assert {record.source: record.row for record in records} == expected
     assert len(records) == len(expected), "exactly once"
@@ -128,9 +137,9 @@ def test_micro_batches_lose_nothing_and_write_nothing_twice(engine: Engine, topi
 
 
 def test_real_time_loses_nothing_and_repeats_collapse_by_their_id(
-    engine: Engine, topic: Topic, tmp_path: Path
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path
 ) -> None:
-    expected, records, source = run_and_kill(engine, topic, tmp_path, "realtime", seed=2)
+    expected, records, source = run_and_kill(broker, topic, tmp_path, "realtime", seed=2)
     by_id: dict[str, set[tuple[bytes | None, bytes | None]]] = {}
     for record in records:
         by_id.setdefault(record.id, set()).add((record.key, record.value))

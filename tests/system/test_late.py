@@ -105,9 +105,7 @@ def test_late_rows_reach_the_kernel_in_small_batches(engine: Engine, topic: Topi
     assert rows(engine.read(f"{name}-results")) == [("a", 1), ("a", 2), ("b", 1), ("a", 1)]
     late = engine.read(f"{name}-late")
     assert rows(late) == [("a", None), ("c", None)]
-    assert late[0].reason == (
-        "event time 2024-05-01T12:59:49.999Z is 0.001s behind the watermark 2024-05-01T12:59:50Z"
-    )
+    assert late[0].reason == ("event time 2024-05-01T12:59:49.999Z is 0.001s behind the watermark 2024-05-01T12:59:50Z")
     assert late[1].reason == "event time 2024-05-01T12:00:00Z is 59m50s behind the watermark 2024-05-01T12:59:50Z"
     assert [record.key for record in late] == [b"a", b"c"]
 

@@ -56,9 +56,7 @@ def assert_same(found: dict[str, list[Record]], wanted: dict[str, list[Record]],
             assert len(found[kind]) == len(wanted[kind]), f"{kind}: some were written twice"
 
 
-def test_results_and_duplicates_are_those_of_the_model(
-    stream: WideStream, at_once: dict[str, list[Record]]
-) -> None:
+def test_results_and_duplicates_are_those_of_the_model(stream: WideStream, at_once: dict[str, list[Record]]) -> None:
     assert at_once["late"] == []
     assert {record.source for record in at_once["duplicates"]} == stream.duplicates
     assert len(at_once["duplicates"]) == len(stream.duplicates) > 50
@@ -71,7 +69,7 @@ def test_results_and_duplicates_are_those_of_the_model(
 def test_approximate_counts_are_those_of_spark(
     stream: WideStream, at_once: dict[str, list[Record]], engine: Engine, tmp_path: Path
 ) -> None:
-    from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+    from pyspark.sql import functions as F
 
     some = sorted(stream.expected)[::7]
     wanted: dict[tuple[Position, str], Distinct] = {

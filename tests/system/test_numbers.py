@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +46,9 @@ def results(engine: Engine, topic: Topic, tmp_path_factory: pytest.TempPathFacto
     sent = []
     for key, values in STREAMS.items():
         for i, value in enumerate(values):
-            written = value if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[str(value)]
+            written = (
+                value if math.isfinite(value) else {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[str(value)]
+            )
             sent.append(Sent.row({"k": key, "at": timestamp(START + i), "v": written}))
     produce(engine.bootstrap, source, sent)
     window = hr.last("1h")

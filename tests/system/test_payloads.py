@@ -18,7 +18,8 @@ Topic = Callable[..., str]
 
 SCHEMA = """
     id STRING NOT NULL, k STRING, at TIMESTAMP, d DOUBLE, f FLOAT, n BIGINT, i INT, b TINYINT, m DECIMAL(10,2),
-    ok BOOLEAN, day DATE, raw BINARY, tags ARRAY<STRING>, place STRUCT<city: STRING, zip: INT>, attrs MAP<STRING, DOUBLE>
+    ok BOOLEAN, day DATE, raw BINARY, tags ARRAY<STRING>, place STRUCT<city: STRING, zip: INT>,
+    attrs MAP<STRING, DOUBLE>
 """
 GOOD: dict[str, Any] = {"id": "x", "k": "a", "at": timestamp(START)}
 
@@ -144,7 +145,7 @@ def test_numbers_that_nothing_can_hold_do_not_stop_the_stream(engine: Engine, to
 
 def test_what_is_unusual_but_right_is_read(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     name, source = fresh("unusual"), topic("unusual", partitions=1)
-    text = "quote \" backslash \\ newline \n tab \t bell \x07 del \x7f é \u2028 \U0001f600"
+    text = 'quote " backslash \\ newline \n tab \t bell \x07 del \x7f é \u2028 \U0001f600'
     unusual = {
         "more": {"than": ["the", "schema"]},
         "id": text,

@@ -45,7 +45,8 @@ def hot_key(name: str, source: str) -> tuple[hr.Pipeline, dict[str, Any]]:
 
 def test_a_hot_key_is_right_and_its_state_stays_bounded(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     rng = random.Random(11)
-    sent, rows = [], []
+    sent: list[Sent] = []
+    rows: list[dict[str, Any]] = []
     for n in range(HOT_EVENTS):
         # A hundred events a second, up to a second and a half out of order; a busy start makes the first leaf split.
         behind = rng.choice((0, 0, 0, rng.randrange(1500)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.run import Run
@@ -64,10 +64,7 @@ class Job:
         """Replays the events; gives the records of the outputs, each in log order."""
         produce(self.engine.bootstrap, self.source, sent)
         self.engine.replay(self.pipeline, self.folder)
-        return [
-            sorted(self.engine.read(self.out(name)), key=lambda record: record.source)
-            for name in names
-        ]
+        return [sorted(self.engine.read(self.out(name)), key=lambda record: record.source) for name in names]
 
 
 @pytest.fixture
@@ -124,18 +121,6 @@ def test_a_column_after_where_between_steps_is_not_computed_for_rows_that_are_ou
     summed.rolling("summed", total=hr.last("1h").sum("inverse")).write(job.out("sums"))
     (sums,) = job.run(events([2, 0, 4]), "sums")
     assert [float(value) for value in column(sums, "total")] == [0.5, 0.75]
-
-
-def test_a_step_between_may_drop_what_only_the_step_before_needed(job: Job) -> None:
-    job.keyed().dedupe("id").select("k", "at", "x").rolling("summed", **total()).write(job.out("sums"))
-    (sums,) = job.run(events([1, 2, 4], ids=["a", "a", "b"]), "sums")
-    assert [(record.row.get("id"), record.row["total"]) for record in sums] == [(None, 1), (None, 5)]
-
-
-def test_a_step_between_may_change_what_the_step_before_saw(job: Job) -> None:
-    job.keyed().dedupe("id").with_column("id", F.lit("same")).rolling("summed", **total()).write(job.out("sums"))
-    (sums,) = job.run(events([1, 2, 4], ids=["a", "b", "a"]), "sums")
-    assert column(sums, "total") == [1, 3]
 
 
 def test_two_rolling_steps_and_dedupe_run_in_one_operator(job: Job) -> None:

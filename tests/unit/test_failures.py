@@ -20,9 +20,15 @@ DATA_LOSS = (
     "Caused by: java.lang.IllegalStateException: Partition txns-0's offset was changed from 100 to 5, some data may "
     "have been missed."
 )
-GONE = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition."
-SILENT = "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: describeTopics"
-FENCED = "org.apache.kafka.common.errors.ProducerFencedException: There is a newer producer with the same transactionalId"
+GONE = (
+    "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition."
+)
+SILENT = (
+    "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment. Call: describeTopics"
+)
+FENCED = (
+    "org.apache.kafka.common.errors.ProducerFencedException: There is a newer producer with the same transactionalId"
+)
 OTHER = (
     "Query card-fraud terminated with exception: Job aborted\n"
     "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -234,12 +236,29 @@ def test_event_time_after_apply_quarantines_in_the_query_of_the_function() -> No
     assert set(branches(query)) == {"all", "future"}
 
 
-def test_a_step_between_two_rolling_steps_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (lambda s: s.rolling("first", n=count()).where("n > 1"), "`where` between two rolling steps"),
+        (lambda s: s.rolling("first", n=count()).with_column("x", "n + 1"), "`with_column` between two rolling steps"),
+        (
+            lambda s: s.dedupe("txn_id").select("card_id", "occurred_at"),
+            "drops or changes `txn_id`, an id of the dedupe",
+        ),
+        (lambda s: s.dedupe("txn_id").with_column("txn_id", "'x'"), "`txn_id` is an id of the dedupe before"),
+        (lambda s: s.rolling("first", total=count()).dedupe("total"), "uses `total`, a result of the step before"),
+    ],
+    ids=["where", "with_column", "select", "another id", "a result"],
+)
+def test_a_step_between_fused_steps_that_would_change_their_meaning_is_refused(
+    build: Callable[[hr.Stream], hr.Stream], what: str
+) -> None:
     d = declared()
-    d.keyed.rolling("first", n=count()).where("n > 1").rolling("second", m=count()).write("all")
-    with pytest.raises(UnsupportedStepError, match="between two rolling steps") as caught:
+    build(d.keyed).rolling("last", m=count()).write("all")
+    with pytest.raises(UnsupportedStepError, match=re.escape(what)) as caught:
         plan_queries(d.pipeline)
     assert "tests/unit/test_plan.py" in str(caught.value.location)
+    assert caught.value.fix
 
 
 def test_a_wrong_pipeline_is_not_planned() -> None:

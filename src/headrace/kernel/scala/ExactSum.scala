@@ -3,42 +3,27 @@ package org.apache.spark.sql.headrace
 import java.nio.ByteBuffer
 
 /**
- * A sum of doubles without rounding error, kept as a few non-overlapping doubles (Shewchuk's expansions). The result is
- * the true sum rounded once, so it does not depend on the order or the grouping of the additions: the same events give the
- * same sum to the last bit in any mode and any batching, and equal Python's `math.fsum`.
+ * A sum of doubles without rounding error. The result is the true sum rounded once, so it does not depend on the order or the
+ * grouping of the additions: the same events give the same sum to the last bit in any mode and any batching, and equal Python's
+ * `math.fsum`. A sum beyond a double's range is infinite, but only the final one: on the way it may be.
  *
  * Infinities and NaN are kept apart, by the ordinary rules of floating point.
  */
 final class ExactSum {
-  private var parts = new Array[Double](4)
-  private var size = 0
+  import ExactSum._
+
+  private val ordinary = new Expansion
+  /** Values so large that adding some of them could overflow, scaled down by a power of two, which is exact. */
+  private val large = new Expansion
   private var special = 0.0
   private var hasSpecial = false
 
-  def reset(): Unit = { size = 0; special = 0.0; hasSpecial = false }
+  def reset(): Unit = { ordinary.size = 0; large.size = 0; special = 0.0; hasSpecial = false }
 
-  def add(value: Double): Unit = {
+  def add(value: Double): Unit =
     if (value.isNaN || value.isInfinite) addSpecial(value)
-    else {
-      var x = value
-      var kept = 0
-      var i = 0
-      while (i < size) {
-        val y = parts(i)
-        val swap = math.abs(x) < math.abs(y)
-        val big = if (swap) y else x
-        val small = if (swap) x else y
-        val high = big + small
-        val low = small - (high - big)
-        if (low != 0.0) { parts(kept) = low; kept += 1 }
-        x = high
-        i += 1
-      }
-      size = kept
-      if (x.isInfinite) addSpecial(x)
-      else if (x != 0.0) push(x)
-    }
-  }
+    else if (math.abs(value) >= LargeFrom) large.add(value * DownScale)
+    else ordinary.add(value)
 
   /** Adds value * value exactly: the product and its rounding error are two doubles. */
   def addSquare(value: Double): Unit = {
@@ -52,15 +37,87 @@ final class ExactSum {
     hasSpecial = true
   }
 
-  private def push(value: Double): Unit = {
-    if (size == parts.length) parts = java.util.Arrays.copyOf(parts, size * 2)
-    parts(size) = value
-    size += 1
+  /** The sum, rounded once (half to even). */
+  def value: Double =
+    if (hasSpecial) special
+    else if (large.size == 0) ordinary.value
+    else {
+      val all = new Expansion
+      all.addAll(large, 1.0)
+      all.addAll(ordinary, DownScale)
+      all.value * UpScale
+    }
+
+  /** What rounding left out of `value`, itself rounded once: together they carry about 106 bits. */
+  def remainder: Double =
+    if (hasSpecial || java.lang.Double.isInfinite(value)) 0.0
+    else {
+      val rest = new ExactSum
+      rest.merge(this)
+      rest.add(-value)
+      rest.value
+    }
+
+  def merge(other: ExactSum): Unit = {
+    ordinary.addAll(other.ordinary, 1.0)
+    large.addAll(other.large, 1.0)
+    if (other.hasSpecial) addSpecial(other.special)
   }
 
-  /** The sum, rounded once (half to even). */
+  def write(out: ByteWriter): Unit = {
+    out.putByte(if (hasSpecial) 1 else 0)
+    if (hasSpecial) out.putDouble(special)
+    ordinary.write(out)
+    large.write(out)
+  }
+
+  def mergeFrom(in: ByteBuffer): Unit = {
+    if (in.get() != 0) addSpecial(in.getDouble())
+    ordinary.mergeFrom(in)
+    large.mergeFrom(in)
+  }
+}
+
+object ExactSum {
+  private val LargeFrom = math.pow(2, 900)
+  private val DownScale = math.pow(2, -200)
+  private val UpScale = math.pow(2, 200)
+}
+
+/** A sum as a few doubles that do not overlap (Shewchuk's expansions), least first, none of them zero. */
+private final class Expansion {
+  private var parts = new Array[Double](4)
+  var size = 0
+
+  def add(value: Double): Unit = {
+    var x = value
+    var kept = 0
+    var i = 0
+    while (i < size) {
+      val y = parts(i)
+      val swap = math.abs(x) < math.abs(y)
+      val big = if (swap) y else x
+      val small = if (swap) x else y
+      val high = big + small
+      val low = small - (high - big)
+      if (low != 0.0) { parts(kept) = low; kept += 1 }
+      x = high
+      i += 1
+    }
+    size = kept
+    if (x != 0.0) {
+      if (size == parts.length) parts = java.util.Arrays.copyOf(parts, size * 2)
+      parts(size) = x
+      size += 1
+    }
+  }
+
+  def addAll(other: Expansion, scale: Double): Unit = {
+    var i = 0
+    while (i < other.size) { add(other.parts(i) * scale); i += 1 }
+  }
+
   def value: Double = {
-    if (hasSpecial) return special
     if (size == 0) return 0.0
     var n = size - 1
     var high = parts(n)
@@ -81,32 +138,14 @@ final class ExactSum {
     high
   }
 
-  /** What rounding left out of `value`, itself rounded once: together they carry about 106 bits. */
-  def remainder: Double = {
-    if (hasSpecial || size == 0) return 0.0
-    val rest = new ExactSum
-    rest.merge(this)
-    rest.add(-value)
-    rest.value
-  }
-
-  def merge(other: ExactSum): Unit = {
-    var i = 0
-    while (i < other.size) { add(other.parts(i)); i += 1 }
-    if (other.hasSpecial) addSpecial(other.special)
-  }
-
   def write(out: ByteWriter): Unit = {
-    out.putInt(if (hasSpecial) -1 - size else size)
-    if (hasSpecial) out.putDouble(special)
+    out.putInt(size)
     var i = 0
     while (i < size) { out.putDouble(parts(i)); i += 1 }
   }
 
   def mergeFrom(in: ByteBuffer): Unit = {
-    val tag = in.getInt()
-    if (tag < 0) addSpecial(in.getDouble())
-    var left = if (tag < 0) -1 - tag else tag
+    var left = in.getInt()
     while (left > 0) { add(in.getDouble()); left -= 1 }
   }
 }
