@@ -15,13 +15,14 @@ from headrace.kernel import doorway
 from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, WithColumn
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
     """Kafka records in (`source.read_records`), Kafka records out (topic, key, value, headers)."""
     rows = to_rows(records, query)
     stages: list[dict[str, Any]] = []
+    keeps: list[str] = []
     last_stateful = max((i for i, s in enumerate(query.before) if isinstance(s, Stateful)), default=-1)
     for i, step in enumerate(query.before):
         match step:
@@ -29,15 +30,16 @@ def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
                 rows = with_event_time(rows, step)
             case Where() if 0 <= i < last_stateful and stages:
                 keep = f"__hr_keep{i}"
-                rows = rows.withColumn(keep, _if_data(rows, step.condition))
+                rows = rows.withColumn(keep, _if_alive(rows, step.condition, keeps))
+                keeps.append(keep)
                 stages.append({"kind": "filter", "column": keep})
             case Where():
                 side = F.col(hidden.ROUTE) != Route.RESULT.value
-                rows = rows.where(side | F.coalesce(_if_data(rows, step.condition), F.lit(False)))
+                rows = rows.where(side | F.coalesce(_if_alive(rows, step.condition, keeps), F.lit(False)))
             case WithColumn():
-                rows = rows.withColumn(step.name, _if_data(rows, step.value))
+                rows = rows.withColumn(step.name, _if_alive(rows, step.value, keeps))
             case Select():
-                rows = _select(rows, step)
+                rows = _select(rows, step, keeps)
             case Apply():
                 rows = _apply(rows, step)
             case Dedupe():
@@ -101,14 +103,21 @@ def _rolling(step: Rolling) -> dict[str, Any]:
     }
 
 
-def _if_data(rows: DataFrame, value: Any) -> Any:
-    """The value on rows that are data; side rows have no columns to compute with."""
-    return F.when(F.col(hidden.ROUTE) == Route.RESULT.value, doorway.column(rows.sparkSession, value))
+def _if_alive(rows: DataFrame, value: Any, keeps: list[str]) -> Column:
+    """The value on rows that are data and that no `where` so far took out: elsewhere it might fail, as 1 / x does.
+
+    `keeps` are the conditions of those `where`s whose rows leave only inside the operator.
+    """
+    alive = F.col(hidden.ROUTE) == Route.RESULT.value
+    for keep in keeps:
+        alive = alive & F.coalesce(F.col(keep), F.lit(False))
+    return F.when(alive, doorway.column(rows.sparkSession, value))
 
 
-def _select(rows: DataFrame, step: Select) -> DataFrame:
+def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:
     chosen = [
-        F.col(f"`{name}`") if value is None else _if_data(rows, value).alias(name) for name, value in step.columns
+        F.col(f"`{name}`") if value is None else _if_alive(rows, value, keeps).alias(name)
+        for name, value in step.columns
     ]
     return rows.select(*chosen, *(c for c in rows.columns if c.startswith("__hr_")))
 
