@@ -103,7 +103,7 @@ def test_late_rows_reach_the_kernel_in_small_batches(engine: Engine, topic: Topi
     produce(engine.bootstrap, source, sent)
     engine.replay(pipeline, tmp_path, max_rows=3)
     assert rows(engine.read(f"{name}-results")) == [("a", 1), ("a", 2), ("b", 1), ("a", 1)]
-    late = engine.read(f"{name}-late")
+    late = sorted(engine.read(f"{name}-late"), key=lambda record: record.source)
     assert rows(late) == [("a", None), ("c", None)]
     assert late[0].reason == ("event time 2024-05-01T12:59:49.999Z is 0.001s behind the watermark 2024-05-01T12:59:50Z")
     assert late[1].reason == "event time 2024-05-01T12:00:00Z is 59m50s behind the watermark 2024-05-01T12:59:50Z"

@@ -233,7 +233,7 @@ def test_event_time_after_apply_quarantines_in_the_query_of_the_function() -> No
     timed.quarantined.write("future")
     intake, query = plan_queries(d.pipeline)
     assert set(branches(intake)) == {"job.dead-letters"}
-    assert set(branches(query)) == {"all", "future"}
+    assert set(branches(query)) == {"all", "future", "job.dead-letters"}
 
 
 @pytest.mark.parametrize(

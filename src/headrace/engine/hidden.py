@@ -16,6 +16,8 @@ RECORD_KEY = "__hr_record_key"
 RAW = "__hr_raw"
 """The original bytes, for records that did not become rows."""
 INTAKE_REASON = "__hr_intake_reason"
+NO_PAYLOAD = "the payload is null"
+"""The one reason for which a dead letter has no value either."""
 
 CARRIED = (ROUTE, TIME, PARTITION, OFFSET, TIMESTAMP, RECORD_KEY, RAW, INTAKE_REASON)
 """What goes through an operator with the row."""

@@ -50,11 +50,9 @@ def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
                 pass
             case _:
                 raise AssertionError(f"no step to lower: {step}")
-    elsewhere = [Route.DEAD_LETTER.value] if not query.takes_side_rows else []
-    elsewhere += [Route.QUARANTINED.value] if not query.takes_quarantined else []
-    if elsewhere:
-        # Another query of the same topic sends these on.
-        rows = rows.where(~F.col(hidden.ROUTE).isin(elsewhere))
+    if not query.takes_quarantined:
+        # Another query of the same event time sends these on, if there are any.
+        rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     rows = _operator(rows, query, stages) if stages else rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     return to_records(rows, query, visible)

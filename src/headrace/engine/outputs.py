@@ -134,8 +134,9 @@ def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> t
     """Topic, key, value and headers of the branch's record."""
     row = doorway.to_json(df, F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items())))
     if branch.route is Route.DEAD_LETTER:
-        # An intake failure has its original bytes; a row that failed in an operator is what it was parsed to.
-        value = F.when(F.col(hidden.INTAKE_REASON).isNotNull(), F.col(hidden.RAW)).otherwise(row)
+        # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
+        empty = F.coalesce(F.col(hidden.INTAKE_REASON) == hidden.NO_PAYLOAD, F.lit(False))
+        value = F.when(~empty, F.coalesce(F.col(hidden.RAW), row))
         key = F.col(hidden.RECORD_KEY)
     else:
         value, key = row, _key(branch, scope, query)

@@ -191,7 +191,9 @@ def _query(
     for w in side_writes:
         branches.append(Branch(ROUTE_OF[_side_node(w).side], _after_side(w.input), w.topic, w.key, w))
     stateful = [s for s in before if isinstance(s, Stateful)]
-    possible = {Route.DEAD_LETTER: "dead-letters"} if takes_side_rows or stateful else {}
+    # A query may find rows without the time or the key that only it needs.
+    needy = takes_side_rows or any(isinstance(s, (*Stateful, EventTime)) for s in before)
+    possible = {Route.DEAD_LETTER: "dead-letters"} if needy else {}
     if quarantining is not None:
         possible[Route.QUARANTINED] = "quarantined"
     if stateful:

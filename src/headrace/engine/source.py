@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _PARSED = "__hr_parsed"
 _MISFIT = "__hr_misfit"
+_CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
+"""Milliseconds of the years 1 to 9999: beyond, arithmetic on times overflows."""
 
 
 def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None) -> DataFrame:
@@ -56,15 +59,21 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
         F.col("offset").alias(hidden.OFFSET),
         F.unix_millis("timestamp").alias(hidden.TIMESTAMP),
     )
-    reason = F.coalesce(
-        F.when(F.col(hidden.RAW).isNull(), F.lit("the payload is null")),
+
+    def missing(names: Iterable[str]) -> list[Column]:
+        return [F.when(_field(n).isNull(), F.lit(f"required field `{n}` is missing or null")) for n in names]
+
+    required = [c.name for c in schema.columns if not c.nullable]
+    payload = F.coalesce(
+        F.when(F.col(hidden.RAW).isNull(), F.lit(hidden.NO_PAYLOAD)),
         F.col(_PARSED).getField(_MISFIT),
-        *(
-            F.when(_field(c.name).isNull(), F.lit(f"required field `{c.name}` is missing or null"))
-            for c in schema.columns
-            if not c.nullable or c.name in _needed(query)
-        ),
+        *missing(required),
     )
+    if not query.takes_side_rows:
+        # Another query of the same topic sends these on; what only this query can't do without is its own matter.
+        parsed = parsed.where(payload.isNull())
+    own = missing(c.name for c in schema.columns if c.nullable and c.name in _needed(query))
+    reason = F.coalesce(payload, *own)
     rows = parsed.select(
         *(_field(c.name).alias(c.name) for c in schema.columns),
         reason.alias(hidden.INTAKE_REASON),
@@ -95,9 +104,21 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     "Ahead" is measured against the record's Kafka timestamp, not this machine's clock, so a replay decides the same.
     """
     column = F.col(step.column)
-    millis = column if dict(rows.dtypes)[step.column] == "bigint" else F.unix_millis(column)
     data = F.col(hidden.ROUTE) == Route.RESULT.value
-    timed = rows.withColumn(hidden.TIME, F.when(data, millis))
+    if dict(rows.dtypes)[step.column] == "bigint":
+        millis = F.when(column.between(*_CLOCK), column)
+    else:
+        millis = F.unix_millis(column)
+    rows = rows.withColumn(hidden.TIME, F.when(data, millis))
+    timeless = data & F.col(hidden.TIME).isNull()
+    reason = F.lit(f"event time `{step.column}` is no time between the years 1 and 9999")
+    timed = rows.withColumns(
+        {
+            hidden.INTAKE_REASON: F.when(timeless, reason).otherwise(F.col(hidden.INTAKE_REASON)),
+            hidden.ROUTE: F.when(timeless, Route.DEAD_LETTER.value).otherwise(F.col(hidden.ROUTE)),
+        }
+    )
+    data = F.col(hidden.ROUTE) == Route.RESULT.value
     if step.max_skew_ms is None:
         return timed
     ahead = F.col(hidden.TIME) - F.col(hidden.TIMESTAMP)

@@ -97,8 +97,8 @@ private final class JsonRowReader(schema: StructType) {
     def scalar(take: PartialFunction[JsonToken, JsonParser => Any]): Reader = new Reader {
       override def read(parser: JsonParser): Any = {
         val value = try take.applyOrElse(parser.currentToken(), (_: JsonToken) => misfit())(parser) catch {
-          // Jackson's own word for a number that does not fit.
-          case _: com.fasterxml.jackson.core.exc.InputCoercionException => misfit()
+          // A number that does not fit, or text that is no base64: the token itself was read, so it is the value that is wrong.
+          case _: JsonProcessingException | _: ArithmeticException => misfit()
         }
         if (value == null) misfit() else value
       }
