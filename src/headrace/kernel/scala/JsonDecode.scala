@@ -1,10 +1,11 @@
 package org.apache.spark.sql.headrace
 
-import java.util.HashMap
+import java.util.{Base64, HashMap}
 
 import scala.collection.mutable.ArrayBuffer
 
 import com.fasterxml.jackson.core.{JsonFactory, JsonParser, JsonProcessingException, JsonToken}
+import com.fasterxml.jackson.core.exc.InputCoercionException
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, GenericInternalRow, UnaryExpression}
@@ -97,8 +98,8 @@ private final class JsonRowReader(schema: StructType) {
     def scalar(take: PartialFunction[JsonToken, JsonParser => Any]): Reader = new Reader {
       override def read(parser: JsonParser): Any = {
         val value = try take.applyOrElse(parser.currentToken(), (_: JsonToken) => misfit())(parser) catch {
-          // A number that does not fit, or text that is no base64: the token itself was read, so it is the value that is wrong.
-          case _: JsonProcessingException | _: ArithmeticException => misfit()
+          // A number that does not fit: Jackson's own word for it, or that of the arithmetic here.
+          case _: InputCoercionException | _: ArithmeticException => misfit()
         }
         if (value == null) misfit() else value
       }
@@ -142,7 +143,7 @@ private final class JsonRowReader(schema: StructType) {
       case DateType => scalar {
         case JsonToken.VALUE_STRING => p => DateTimeUtils.stringToDate(UTF8String.fromString(p.getText)).map(Int.box).orNull
       }
-      case BinaryType => scalar { case JsonToken.VALUE_STRING => p => p.getBinaryValue }
+      case BinaryType => scalar { case JsonToken.VALUE_STRING => p => base64(p.getText) }
       case ArrayType(element, _) => arrayReader(readerOf(element, path), () => misfit())
       case MapType(StringType, value, _) => mapReader(readerOf(value, path), () => misfit())
       case s: StructType =>
@@ -154,6 +155,9 @@ private final class JsonRowReader(schema: StructType) {
       case other => throw new IllegalArgumentException(s"JSON can't be read as ${other.simpleString} (field `$path`)")
     }
   }
+
+  private def base64(text: String): Array[Byte] =
+    try Base64.getDecoder.decode(text) catch { case _: IllegalArgumentException => null }
 
   private def special(text: String): Any = text match {
     case "NaN" => Double.NaN
