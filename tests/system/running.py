@@ -125,5 +125,5 @@ class Engine:
             raise failures[0]
 
     def read(self, *topics: str) -> list[Record]:
-        """All that is committed in the topics."""
-        return read_all(self.bootstrap, *topics)
+        """All that is committed in the topics, in the order of what it was made from: tasks write side by side."""
+        return sorted(read_all(self.bootstrap, *topics), key=lambda record: (record.topic, record.source))

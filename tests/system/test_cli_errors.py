@@ -242,33 +242,22 @@ def test_a_query_that_fails_is_explained_without_a_trace(broker: EmbeddedBroker,
     assert "\tat " in (tmp_path / "checkpoint" / "spark.log").read_text(), "the whole trace is in the log"
 
 
-@pytest.mark.parametrize("moment", ["starting Spark", "running"])
-def test_ctrl_c_ends_a_run_cleanly(broker: EmbeddedBroker, topic: Topic, tmp_path: Path, moment: str) -> None:
-    source = topic("payments", partitions=1)
+@pytest.mark.parametrize(("moment", "number"), [("starting Spark", signal.SIGINT), ("running", signal.SIGTERM)])
+def test_a_signal_ends_a_run_cleanly_at_any_moment(
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path, moment: str, number: signal.Signals
+) -> None:
+    """Ctrl-C in full flow is how the tests of killed jobs end them."""
     words = ("run", ALERTS, "--mode", "microbatch", "--bootstrap", broker.bootstrap)
-    job = Headrace(tmp_path / "out", *words, "--checkpoint", str(tmp_path / "checkpoint"), TEST_SOURCE=source)
+    folder = tmp_path / "checkpoint"
+    job = Headrace(tmp_path / "out", *words, "--checkpoint", str(folder), TEST_SOURCE=topic("payments", partitions=1))
     try:
         job.until_told(moment)
-        job.interrupt()
+        os.killpg(job.process.pid, number)  # as a terminal or a service manager does: to all of its processes
         assert job.process.wait(60) == 0, job.err
         assert "Traceback" not in job.err
         assert "Exception" not in job.err + job.out
         job.until_gone()
     finally:
         job.end()
-    with (tmp_path / "checkpoint" / "lock").open() as lock:
+    with (folder / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises unless it is free again
-
-
-def test_sigterm_ends_a_run_cleanly_too(broker: EmbeddedBroker, topic: Topic, tmp_path: Path) -> None:
-    source = topic("payments", partitions=1)
-    words = ("run", ALERTS, "--mode", "realtime", "--bootstrap", broker.bootstrap)
-    job = Headrace(tmp_path / "out", *words, "--checkpoint", str(tmp_path / "checkpoint"), TEST_SOURCE=source)
-    try:
-        job.until_told("running")
-        job.process.send_signal(signal.SIGTERM)
-        assert job.process.wait(60) == 0, job.err
-        assert "Traceback" not in job.err
-        job.until_gone()
-    finally:
-        job.end()

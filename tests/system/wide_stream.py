@@ -76,7 +76,7 @@ class WideStream:
     duplicates: set[Any] = field(default_factory=set)
 
     @staticmethod
-    def random(seed: int, events: int = 2000, keys: int = 40, step_ms: int = 4_000, partitions: int = 2) -> WideStream:
+    def random(seed: int, events: int = 1500, keys: int = 40, step_ms: int = 5_000, partitions: int = 2) -> WideStream:
         """Time moves on by `step_ms` for each event, with up to five minutes of disorder."""
         rng = random.Random(seed)
         weights = [1 / (1 + k) ** 0.7 for k in range(keys)]  # a few busy keys, many quiet ones

@@ -71,7 +71,8 @@ def run(
         checkpoint=checkpoint,
         settings=settings,
         on_progress=on_record,
-        report=lambda message: print(message, file=sys.stderr, flush=True),
+        # Programs read the records; what is said on the way is for people.
+        report=None if output is Format.JSON else lambda message: print(message, file=sys.stderr, flush=True),
         verbose=verbose or "--verbose" in sys.argv,
     )
     _run(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -41,6 +42,9 @@ def open_session(
 
     from pyspark.sql import SparkSession as Session
 
+    # PySpark logs every exception that it raises to the terminal as well, as JSON; Headrace explains it instead.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     builder = Session.builder.appName(name).master(master(slots))
     settings = {
         **SESSION,
