@@ -99,7 +99,7 @@ def test_a_misspelt_topic_gets_the_nearest_name(topics: Topics, topic: Callable[
         with pytest.raises(TopicNotFoundError) as caught:
             act(decisions.replace("decisions", "desicions"))
         assert f"did you mean `{decisions}`" in str(caught.value.fix)
-        assert decisions in str(caught.value.why)
+        assert "Topics there: " in str(caught.value.why)
 
 
 @pytest.mark.parametrize("bad", ["", ".", "..", "with space", "slash/es", "x" * 250, "ünïcode", "line\n"])

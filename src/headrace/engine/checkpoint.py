@@ -7,7 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +31,9 @@ class _Identity:
     id: str
     state_partitions: int
     queries: dict[str, Any]
+    types: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of each query, the types of the columns that its state holds: of computed ones only Spark knows them."""
+    generation: int = 0
 
 
 class Checkpoint:
@@ -41,12 +44,16 @@ class Checkpoint:
         self._pipeline = pipeline
         self._lock = self._take_lock()
         try:
-            identity = self._check({q.name: _shape(q) for q in queries}, state_partitions)
+            self._identity = self._check({q.name: _shape(q) for q in queries}, state_partitions)
         except BaseException:
             self.close()
             raise
-        self.id = identity.id
-        self.state_partitions = identity.state_partitions
+        self.state_partitions = self._identity.state_partitions
+
+    @property
+    def id(self) -> str:
+        """Made when the checkpoint was: another one for the same pipeline has another."""
+        return self._identity.id
 
     def location(self, query: QueryPlan) -> str:
         """The Spark checkpoint of one query."""
@@ -55,6 +62,23 @@ class Checkpoint:
     def writer(self, query: QueryPlan) -> str:
         """The identity under which the query writes to Kafka: another checkpoint is another writer."""
         return f"headrace.{query.name}.{self.id}"
+
+    @property
+    def generation(self) -> str:
+        """Within one, a batch number names one input: what the transactional sink's markers are about."""
+        return str(self._identity.generation)
+
+    def begin_realtime(self) -> None:
+        """To be called before real time starts: it may give the number of an unfinished batch to other input."""
+        self._save(replace(self._identity, generation=self._identity.generation + 1))
+
+    def check_types(self, query: QueryPlan, types: dict[str, str]) -> None:
+        """Refuse state whose columns had other types."""
+        known = self._identity.types.get(query.name)
+        if known is None:
+            self._save(replace(self._identity, types={**self._identity.types, query.name: types}))
+        elif known != types:
+            raise self._another_shape(query.name, _differences({"columns": known}, {"columns": types}))
 
     def close(self) -> None:
         """Let go of the lock."""
@@ -97,13 +121,7 @@ class Checkpoint:
         for name, shape in queries.items():
             known = identity.queries.get(name)
             if known is not None and known != shape:
-                raise CheckpointMismatchError(
-                    f"the state of query `{name}` was written by another shape of pipeline `{self._pipeline}`.",
-                    why="\n".join((*_differences(known, shape), f"Checkpoint: {self.folder}")),
-                    fix="undo the change, or start anew from the log with another --checkpoint DIR\n"
-                    "(the topic is replayed from its beginning).",
-                    pipeline=self._pipeline,
-                )
+                raise self._another_shape(name, _differences(known, shape))
         gone = [name for name, shape in identity.queries.items() if shape["steps"] and name not in queries]
         if gone:
             raise CheckpointMismatchError(
@@ -114,12 +132,22 @@ class Checkpoint:
                 "(the topic is replayed from its beginning).",
                 pipeline=self._pipeline,
             )
-        merged = _Identity(identity.pipeline, identity.id, identity.state_partitions, {**identity.queries, **queries})
+        merged = replace(identity, queries={**identity.queries, **queries})
         if merged != identity:
             self._save(merged)
         return merged
 
+    def _another_shape(self, query: str, differences: list[str]) -> CheckpointMismatchError:
+        return CheckpointMismatchError(
+            f"the state of query `{query}` was written by another shape of pipeline `{self._pipeline}`.",
+            why="\n".join((*differences, f"Checkpoint: {self.folder}")),
+            fix="undo the change, or start anew from the log with another --checkpoint DIR\n"
+            "(the topic is replayed from its beginning).",
+            pipeline=self._pipeline,
+        )
+
     def _save(self, identity: _Identity) -> None:
+        self._identity = identity
         fresh = self.folder / f"{_IDENTITY}.new"
         fresh.write_text(json.dumps(asdict(identity), indent=2) + "\n")
         fresh.replace(self.folder / _IDENTITY)
@@ -137,25 +165,12 @@ def _shape(query: QueryPlan) -> dict[str, Any]:
                     "kind": "rolling",
                     "aggregates": {name: json.loads(json.dumps(asdict(a))) for name, a in step.aggregates},
                 }
-    used = sorted(_used_columns(query))
     return {
         "topic": query.read.topic,
         "key": list(query.key),
-        "columns": {name: query.read.schema[name] for name in used if name in query.read.schema},
+        "columns": {name: query.read.schema[name] for name in sorted(query.state_columns) if name in query.read.schema},
         "steps": steps,
     }
-
-
-def _used_columns(query: QueryPlan) -> set[str]:
-    used = set(query.key)
-    for step in query.stateful:
-        if isinstance(step, Dedupe):
-            used.update(step.columns)
-        else:
-            for _, a in step.aggregates:
-                used.update(getattr(a, "columns", ()) or ())
-                used.update(c for c in (getattr(a, "column", None),) if c)
-    return used
 
 
 def _differences(known: Any, now: Any, path: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
-    """Kafka records in (`source.read_records`), Kafka records out (topic, key, value, headers)."""
+@dataclass(frozen=True)
+class Lowered:
+    """Kafka records out (topic, key, value, headers), and the types of the columns that the query's state holds."""
+
+    records: DataFrame
+    state_types: dict[str, str]
+
+
+def lower(records: DataFrame, query: QueryPlan) -> Lowered:
+    """From Kafka records (`source.read_records`) to Kafka records."""
     rows = to_rows(records, query)
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
@@ -54,8 +63,9 @@ def lower(records: DataFrame, query: QueryPlan) -> DataFrame:
         # Another query of the same event time sends these on, if there are any.
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
+    state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
     rows = _operator(rows, query, stages) if stages else rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
-    return to_records(rows, query, visible)
+    return Lowered(to_records(rows, query, visible), state_types)
 
 
 def _operator(rows: DataFrame, query: QueryPlan, stages: list[dict[str, Any]]) -> DataFrame:

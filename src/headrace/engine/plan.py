@@ -84,6 +84,13 @@ class QueryPlan:
         return tuple(s for s in self.before if isinstance(s, Stateful))
 
     @property
+    def state_columns(self) -> frozenset[str]:
+        """The columns whose values are in the state."""
+        return (
+            frozenset(self.key).union(*(_columns_of(step) for step in self.stateful)) if self.stateful else frozenset()
+        )
+
+    @property
     def event_time(self) -> EventTime | None:
         """The event time in force."""
         return next((s for s in self.before if isinstance(s, EventTime)), None)

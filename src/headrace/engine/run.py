@@ -105,17 +105,16 @@ class Run:
     def close(self) -> None:
         """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
         self._stopping.set()
-        for plan, query in self._queries:
-            query.stop()
-            self._listener(event("stopped", plan.name, self.phase))
-            self._close_producers(plan)
+        with self._unless_jvm_ends():
+            self._stop_queries()
         self._queries = []
         if self._spark is not None:
-            if self._spark_listener is not None:
-                self._spark.streams.removeListener(self._spark_listener)
-                self._spark_listener = None
-            if self._given is None:
-                self._spark.stop()
+            with self._unless_jvm_ends():
+                if self._spark_listener is not None:
+                    self._spark.streams.removeListener(self._spark_listener)
+                    self._spark_listener = None
+                if self._given is None:
+                    self._spark.stop()
             self._spark = None
         if self._checkpoint is not None:
             self._checkpoint.close()
@@ -156,12 +155,15 @@ class Run:
         from headrace.engine.lowering import lower
         from headrace.engine.source import read_records
 
-        assert self._spark is not None
+        assert self._spark is not None and self._checkpoint is not None
+        if self.phase is Mode.REALTIME:
+            self._checkpoint.begin_realtime()
         for plan in self.plans:
             max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
             records = read_records(self._spark, plan.read, self._bootstrap, max_rows)
-            query = self._write(lower(records, plan), plan)
-            self._queries.append((plan, query))
+            lowered = lower(records, plan)
+            self._checkpoint.check_types(plan, lowered.state_types)
+            self._queries.append((plan, self._write(lowered.records, plan)))
         for plan, query in self._queries:
             self._await_work(query)
             self._listener(event("started", plan.name, self.phase))
@@ -188,6 +190,7 @@ class Run:
         writer = (
             writer.format("org.apache.spark.sql.headrace.TransactionalKafka")
             .option("writer", self._checkpoint.writer(plan))
+            .option("generation", self._checkpoint.generation)
             .option("marker.topic", plan.read.topic)
         )
         if self.phase is Mode.REPLAY or self.mode is Mode.AUTO:
@@ -204,6 +207,37 @@ class Run:
                 return
             time.sleep(_POLL_SECONDS)
         self._raise_failure()
+
+    def _stop_queries(self) -> None:
+        for _, query in self._queries:
+            query.stop()
+        if self._spark is not None and self._queries:
+            # Spark tells of a batch some time after it is done; nobody hears of it once the listener is gone.
+            self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        for plan, _ in self._queries:
+            self._listener(event("stopped", plan.name, self.phase))
+            self._close_producers(plan)
+
+    @contextlib.contextmanager
+    def _unless_jvm_ends(self) -> Iterator[None]:
+        """A signal to the whole process group ends the JVM too, and its own hooks stop the queries before we get to it."""
+        from py4j.protocol import Py4JError
+
+        try:
+            yield
+        except (Py4JError, OSError):
+            if not self._jvm_ends():
+                raise
+
+    def _jvm_ends(self) -> bool:
+        from py4j.protocol import Py4JError
+
+        assert self._spark is not None
+        jvm: Any = self._spark._jvm
+        try:
+            return bool(jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())
+        except (Py4JError, OSError):
+            return True
 
     def _all_active(self) -> bool:
         self._raise_failure()
@@ -256,4 +290,6 @@ class Run:
         try:
             yield
         except (PySparkException, Py4JError) as problem:
+            if self._stopping.is_set() and self._spark is not None and self._jvm_ends():
+                return
             raise explain_failure(problem, self.pipeline.name, self.log_file) from problem

@@ -43,8 +43,8 @@ def open_session(
     from pyspark.sql import SparkSession as Session
 
     # PySpark logs every exception that it raises to the terminal as well, as JSON; Headrace explains it instead.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     builder = Session.builder.appName(name).master(master(slots))
     settings = {
         **SESSION,

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.headrace
 
+import java.math.{BigDecimal => JBigDecimal}
 import java.nio.ByteBuffer
 
 /**
@@ -45,18 +46,14 @@ final class ExactSum {
       val all = new Expansion
       all.addAll(large, 1.0)
       all.addAll(ordinary, DownScale)
+      // Too small to be scaled, but it may be what decides a tie: any value below all others does that as well.
+      val below = ordinary.greatestBelow(ScalableFrom)
+      if (below != 0.0) all.add(math.copySign(Double.MinPositiveValue, below))
       all.value * UpScale
     }
 
-  /** What rounding left out of `value`, itself rounded once: together they carry about 106 bits. */
-  def remainder: Double =
-    if (hasSpecial || java.lang.Double.isInfinite(value)) 0.0
-    else {
-      val rest = new ExactSum
-      rest.merge(this)
-      rest.add(-value)
-      rest.value
-    }
+  /** The sum itself. Only of a finite one. */
+  def exact: JBigDecimal = ordinary.exact.add(large.exact.multiply(new JBigDecimal(UpScale)))
 
   def merge(other: ExactSum): Unit = {
     ordinary.addAll(other.ordinary, 1.0)
@@ -82,6 +79,8 @@ object ExactSum {
   private val LargeFrom = math.pow(2, 900)
   private val DownScale = math.pow(2, -200)
   private val UpScale = math.pow(2, 200)
+  /** Down from here, scaling would lose bits. */
+  private[headrace] val ScalableFrom = math.pow(2, -800)
 }
 
 /** A sum as a few doubles that do not overlap (Shewchuk's expansions), least first, none of them zero. */
@@ -114,7 +113,25 @@ private final class Expansion {
 
   def addAll(other: Expansion, scale: Double): Unit = {
     var i = 0
-    while (i < other.size) { add(other.parts(i) * scale); i += 1 }
+    while (i < other.size) {
+      val part = other.parts(i)
+      if (scale == 1.0 || math.abs(part) >= ExactSum.ScalableFrom) add(part * scale)
+      i += 1
+    }
+  }
+
+  /** The greatest part below a bound, by its absolute value; zero if there is none. */
+  def greatestBelow(bound: Double): Double = {
+    var i = size - 1
+    while (i >= 0 && math.abs(parts(i)) >= bound) i -= 1
+    if (i < 0) 0.0 else parts(i)
+  }
+
+  def exact: JBigDecimal = {
+    var sum = JBigDecimal.ZERO
+    var i = 0
+    while (i < size) { sum = sum.add(new JBigDecimal(parts(i))); i += 1 }
+    sum
   }
 
   def value: Double = {

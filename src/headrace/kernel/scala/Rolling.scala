@@ -150,9 +150,8 @@ final class Rolling(
     if (n < 2) null
     else if (!java.lang.Double.isFinite(sum.value) || !java.lang.Double.isFinite(squares.value)) Double.NaN
     else {
-      val s = new JBigDecimal(sum.value).add(new JBigDecimal(sum.remainder))
-      val q = new JBigDecimal(squares.value).add(new JBigDecimal(squares.remainder))
-      val spread = q.multiply(JBigDecimal.valueOf(n)).subtract(s.multiply(s)).doubleValue()
+      val s = sum.exact
+      val spread = squares.exact.multiply(JBigDecimal.valueOf(n)).subtract(s.multiply(s)).doubleValue()
       math.sqrt(math.max(spread, 0.0) / (n.toDouble * (n - 1).toDouble))
     }
 }

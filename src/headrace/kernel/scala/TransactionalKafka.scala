@@ -57,13 +57,18 @@ private final class TransactionalKafkaWriteBuilder(info: LogicalWriteInfo)
         case (name, value) if name.startsWith(TransactionalKafka.ProducerPrefix) =>
           name.stripPrefix(TransactionalKafka.ProducerPrefix) -> value
       }.toMap
-      new TransactionalKafkaWrite(WriterSettings(options.get("writer"), options.get("marker.topic"), producer))
+      new TransactionalKafkaWrite(WriterSettings(
+        options.get("writer"), options.get("generation"), options.get("marker.topic"), producer))
     }
   }
 }
 
-/** `writer` names the query and its checkpoint; `markerTopic` is a topic that exists, under whose partition 0 the marker is committed. */
-case class WriterSettings(writer: String, markerTopic: String, producer: Map[String, String])
+/**
+ * `writer` names the query and its checkpoint; `markerTopic` is a topic that exists, under whose partition 0 the marker is committed.
+ * Batch numbers name the same input only within a `generation`: a run in real time takes back an unfinished batch of Spark's log, and
+ * the next micro-batch has its number but other input.
+ */
+case class WriterSettings(writer: String, generation: String, markerTopic: String, producer: Map[String, String])
 
 private final class TransactionalKafkaWrite(settings: WriterSettings) extends StreamingWrite {
   override def createStreamingWriterFactory(info: PhysicalWriteInfo): StreamingDataWriterFactory =

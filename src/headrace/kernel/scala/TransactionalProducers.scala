@@ -33,7 +33,7 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) {
     kafka.flush()
     throwFailure()
     kafka.sendOffsetsToTransaction(
-      Collections.singletonMap(marker, new OffsetAndMetadata(batch + 1)), new ConsumerGroupMetadata(id))
+      Collections.singletonMap(marker, new OffsetAndMetadata(batch + 1, settings.generation)), new ConsumerGroupMetadata(id))
     kafka.commitTransaction()
     lastBatch = batch
   }
@@ -63,7 +63,7 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) {
     val consumer = new KafkaConsumer[Array[Byte], Array[Byte]](properties)
     try {
       val committed = consumer.committed(Collections.singleton(marker)).get(marker)
-      if (committed == null) -1L else committed.offset() - 1
+      if (committed == null || committed.metadata() != settings.generation) -1L else committed.offset() - 1
     } finally consumer.close()
   }
 }
