@@ -155,7 +155,8 @@ class Run:
         from headrace.engine.lowering import lower
         from headrace.engine.source import read_records
 
-        assert self._spark is not None and self._checkpoint is not None
+        assert self._spark is not None
+        assert self._checkpoint is not None
         if self.phase is Mode.REALTIME:
             self._checkpoint.begin_realtime()
         for plan in self.plans:
@@ -220,7 +221,7 @@ class Run:
 
     @contextlib.contextmanager
     def _unless_jvm_ends(self) -> Iterator[None]:
-        """A signal to the whole process group ends the JVM too, and its own hooks stop the queries before we get to it."""
+        """A signal to the whole process group ends the JVM too; its own hooks then stop the queries before we do."""
         from py4j.protocol import Py4JError
 
         try:
