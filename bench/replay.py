@@ -58,8 +58,8 @@ def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int) 
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--max-rows", type=int, default=500_000)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--max-rows", type=int, default=1_000_000)
     arguments = options.parse_args()
     with broker() as (bootstrap, folder):
         note(f"loading {arguments.rows:,} transactions")

@@ -30,7 +30,7 @@ class RunSettings:
     """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency."""
     state_partitions: int = 2
     """Shuffle partitions = state stores. Fixed for the life of a checkpoint: Spark can't repartition state."""
-    max_rows_per_batch: int = 500_000
+    max_rows_per_batch: int = 1_000_000
     """Bounds the memory of a batch while catching up. Smaller batches pay the fixed cost of a batch more often."""
     switch_lag_rows: int = 5_000
     """Auto: below this lag real time takes over; a real-time query works off such a rest in well under a second."""
@@ -63,6 +63,9 @@ SESSION: dict[str, str] = {
     "spark.sql.execution.sortBeforeRepartition": "false",
     # A stream's plan is fixed by its state; adaptive execution can't help it, and costs planning time in every batch.
     "spark.sql.adaptive.enabled": "false",
+    # Hadoop's own local file system starts a process for every file that a checkpoint makes or renames.
+    "spark.hadoop.fs.file.impl": "org.apache.spark.sql.headrace.ForklessLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.spark.sql.headrace.ForklessLocalFs",
     # Progress of this many batches is kept in memory.
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.ui.showConsoleProgress": "false",

@@ -96,7 +96,6 @@ final class Rolling(
     else {
       events.prune(watermark - retentionMs)
       val rank = events.insert(event.time, storedRow(event.row))
-      if (events.due == TimeTree.NoTimer) schedule(event.time + retentionMs)
       var i = 0
       while (i < plans.length) { plans(i).evaluate(event); i += 1 }
       i = 0
@@ -115,12 +114,16 @@ final class Rolling(
 
   override def expire(watermark: Long): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
     events.prune(watermark - retentionMs)
-    if (!events.isEmpty) schedule(math.max(events.first + retentionMs, watermark + retentionMs / 8))
+    events.clearDue()
   }
 
   private def schedule(time: Long): Unit = events.setDue(timers.register(time))
 
-  override def end(): Unit = events.save()
+  // While events come in, they prune what is too old; a timer is for the time after the last of them.
+  override def end(): Unit = {
+    if (events.due == TimeTree.NoTimer && !events.isEmpty) schedule(events.last + retentionMs)
+    events.save()
+  }
 
   /** All aggregates over one width of window: one walk through the tree serves them. */
   private final class WindowPlan(windowMs: Long, wanted: Array[Measure], outputs: Array[(Int, () => Any)]) {

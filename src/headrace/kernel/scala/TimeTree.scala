@@ -83,8 +83,9 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   }
 
   def isEmpty: Boolean = root.count == 0
-  def first: Long = root.first
+  def last: Long = root.last
   def setDue(time: Long): Unit = { due = time; root.dirty = true }
+  def clearDue(): Unit = setDue(NoTimer)
 
   /** Adds an event and tells its rank: how many events stand before it. */
   def insert(time: Long, row: UnsafeRow): Long = {
