@@ -140,11 +140,14 @@ class AfterCount(_Once):
         return f"after_count({self.n})"
 
 
-@dataclass(frozen=True, eq=False)  # Columns can't be compared: == makes a third one of them
+@dataclass(frozen=True, eq=False)
 class When(_Once):
-    """See `when`."""
+    """See `when`. It equals only itself: Columns can't be compared, as == makes a third one of two."""
 
     condition: Any
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def conditions(self) -> tuple[Any, ...]:
         """The one."""
