@@ -8,7 +8,15 @@ import pytest
 from pyspark.sql import functions as F
 
 import headrace as hr
-from headrace.pipeline.columns import Reference, expression_text, is_column, plain_name, referenced_columns, references
+from headrace.pipeline.columns import (
+    Reference,
+    called_function,
+    expression_text,
+    is_column,
+    plain_name,
+    referenced_columns,
+    references,
+)
 
 USED: list[tuple[Any, set[str]]] = [
     (F.col("x"), {"x"}),
@@ -76,6 +84,8 @@ def test_none_where_only_spark_could_tell(value: Any) -> None:
 FIELDS = F.radians(F.col("here.lat")) + F.radians(F.col("here")["lon"]) + F.col("`a.b`.c.d")
 PLAIN, NESTED, COMPUTED, LITERAL = F.col("card_id"), F.col("here.lat"), F.col("a") + 1, F.lit("a")
 SUM = F.col("a") > 5
+STAR, DISTINCT = F.count("*"), F.count_distinct("a")
+RATIO = F.count("*") / 2
 
 
 def test_references_are_paths_with_the_function_they_are_handed_to() -> None:
@@ -101,3 +111,10 @@ def test_a_spark_column_is_told_from_other_values() -> None:
 def test_an_expression_reads_without_the_wrapping_of_its_repr() -> None:
     assert expression_text(SUM) == ">(a, 5)"
     assert expression_text("a > 5") == "a > 5"
+    assert expression_text(STAR) == "count(*)"
+
+
+def test_a_call_is_told_from_what_is_made_of_calls() -> None:
+    assert [called_function(value) for value in (STAR, DISTINCT, "Max_By(a, b)")] == ["count", "count", "max_by"]
+    assert called_function(RATIO) == "/"
+    assert [called_function(value) for value in (PLAIN, LITERAL, "a", "max(a) + 1", "max(abs(a))", 5)] == [None] * 6

@@ -73,6 +73,12 @@ def test_negative_is_refused(value: str | timedelta) -> None:
         parse_duration(value, zero=True)
 
 
+@pytest.mark.parametrize("value", ["-1h", " - 1h ", "-60m", timedelta(hours=-1)])
+def test_negative_is_read_where_a_sign_is_allowed(value: str | timedelta) -> None:
+    assert parse_duration(value, signed=True) == -3_600_000
+    assert parse_duration("0s", signed=True) == 0
+
+
 def test_zero_is_refused_unless_allowed() -> None:
     with pytest.raises(InvalidDurationError, match="zero"):
         parse_duration("0s")
@@ -85,10 +91,16 @@ def test_what_no_state_could_live_for_is_refused(value: str | timedelta) -> None
         parse_duration(value)
 
 
+def test_nor_further_back() -> None:
+    with pytest.raises(InvalidDurationError, match="longer than a hundred years"):
+        parse_duration("-36501d", signed=True)
+
+
 @unhurried
 @given(st.integers(min_value=0, max_value=HUNDRED_YEARS_MS))
 def test_formatting_and_parsing_round_trip(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds), zero=True) == milliseconds
+    assert parse_duration(format_duration(-milliseconds), signed=True) == -milliseconds
 
 
 @unhurried

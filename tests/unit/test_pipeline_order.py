@@ -180,7 +180,7 @@ def test_after_the_step_they_may_be_dropped_and_changed(declared: Declared) -> N
     ("use", "kind", "fix"),
     [
         (lambda d: d.read.late, MissingEventTimeError, "Timestamp columns here: occurred_at"),
-        (lambda d: d.timed.late, UnsupportedStepError, "after .dedupe(...) or .rolling(...)"),
+        (lambda d: d.timed.late, UnsupportedStepError, "after .dedupe(...), .rolling(...) or .window(...)"),
         (lambda d: d.keyed.rolling("r", n=count()).duplicates, UnsupportedStepError, ".dedupe("),
         (lambda d: d.read.quarantined, UnsupportedStepError, "max_skew="),
         (lambda d: d.read.event_time("occurred_at").quarantined, UnsupportedStepError, "max_skew="),

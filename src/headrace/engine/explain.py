@@ -9,7 +9,8 @@ from headrace.engine.settings import Mode, RunSettings
 from headrace.pipeline import Pipeline
 from headrace.pipeline.draw import describe, draw
 from headrace.pipeline.durations import format_duration
-from headrace.pipeline.nodes import Dedupe, Latest, Rolling
+from headrace.pipeline.explanations import results_of, retention_ms, state_of, watermark_of
+from headrace.pipeline.nodes import Dedupe, LateRows, Latest, Rolling, Window
 
 _EXACTLY = (
     "exactly once",
@@ -71,13 +72,13 @@ def _query(query: QueryPlan) -> list[str]:
     if query.stateful:
         names = " + ".join(f"`{s.name}`" for s in query.stateful)
         fused = " fused into one operator: one shuffle, one state store" if len(query.stateful) > 1 else ""
-        lines.append(f"  keyed by {', '.join(query.key)}: {names}{fused}")
-        lines += [f"  state of `{s.name}`: {_retention(s)['keeps']}" for s in query.stateful]
-        time = query.event_time
-        assert time is not None
-        lines.append(
-            f"  late after the watermark: {format_duration(time.out_of_order_ms)} behind the latest `{time.column}`"
-        )
+        by = f"keyed by {', '.join(query.key)}" if query.key else "over the whole stream"
+        lines.append(f"  {by}: {names}{fused}")
+        lines += [line for step in query.stateful for line in _state(step)]
+        assert query.event_time is not None
+        # A window's rows are late by the end of their window: `state` says when.
+        title = "watermark" if any(isinstance(s, Window) for s in query.stateful) else "late after the watermark"
+        lines.append(f"  {title}: {watermark_of(query.event_time)}")
     by_route = {route: [b for b in query.branches if b.route is route] for route in Route}
     for route, branches in by_route.items():
         for branch in branches:
@@ -86,12 +87,28 @@ def _query(query: QueryPlan) -> list[str]:
             lines.append(f"  {name} -> {branch.topic}{note}: exactly once; in real time at least once")
     if any(isinstance(s, Dedupe) for s in query.stateful) and not by_route[Route.DUPLICATE]:
         lines.append("  duplicate -> dropped and counted")
+    for step in query.stateful:
+        if isinstance(step, Window) and step.late is LateRows.DROP:
+            lines.append(f"  late in `{step.name}` -> dropped and counted")
     interval = format_duration(RunSettings().checkpoint_interval_ms)
     lines.append(f"  modes: replay, microbatch, realtime (checkpoint every {interval}), auto")
     return lines
 
 
-def _retention(step: Dedupe | Rolling) -> dict[str, Any]:
+def _state(step: Dedupe | Rolling | Window) -> list[str]:
+    retention = _retention(step)
+    lines = [f"  state of `{step.name}`: {retention['keeps']}"]
+    return [*lines, f"  results of `{step.name}`: {retention['results']}"] if "results" in retention else lines
+
+
+def _retention(step: Dedupe | Rolling | Window) -> dict[str, Any]:
+    if isinstance(step, Window):
+        return {
+            "step": step.name,
+            "retention_ms": retention_ms(step),
+            "keeps": state_of(step),
+            "results": results_of(step),
+        }
     if isinstance(step, Dedupe):
         keeps = f"ids of the last {format_duration(step.within_ms)} of event time, per key"
         return {"step": step.name, "retention_ms": step.within_ms, "keeps": keeps}

@@ -12,11 +12,13 @@ from enum import IntEnum
 
 from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
+from headrace.pipeline.columns import referenced_columns
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
     EventTime,
     KeyBy,
+    LateRows,
     Latest,
     Node,
     Read,
@@ -25,6 +27,7 @@ from headrace.pipeline.nodes import (
     Side,
     SideOutput,
     Where,
+    Window,
     WithColumn,
     Write,
 )
@@ -48,7 +51,7 @@ ROUTE_OF = {
     Side.DEAD_LETTERS: Route.DEAD_LETTER,
 }
 
-Stateful = (Dedupe, Rolling)
+Stateful = (Dedupe, Rolling, Window)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class QueryPlan:
     """Whether this query sends on the rows that its event time quarantines; one query per event time does."""
 
     @property
-    def stateful(self) -> tuple[Dedupe | Rolling, ...]:
+    def stateful(self) -> tuple[Dedupe | Rolling | Window, ...]:
         """The fused stateful steps."""
         return tuple(s for s in self.before if isinstance(s, Stateful))
 
@@ -203,7 +206,7 @@ def _query(
     possible = {Route.DEAD_LETTER: "dead-letters"} if needy else {}
     if quarantining is not None:
         possible[Route.QUARANTINED] = "quarantined"
-    if stateful:
+    if any(not isinstance(s, Window) or s.late is LateRows.SIDE for s in stateful):
         possible[Route.LATE] = "late"
     for route, label in possible.items():
         # Nothing vanishes: what the user did not route goes to a topic of the pipeline's own.
@@ -247,10 +250,12 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
 _METHOD: dict[type[Node], str] = {Where: "where", WithColumn: "with_column", Select: "select"}
 
 
-def _columns_of(step: Dedupe | Rolling) -> set[str]:
+def _columns_of(step: Dedupe | Rolling | Window) -> set[str]:
     if isinstance(step, Dedupe):
         return set(step.columns)
     used: set[str] = set()
+    if isinstance(step, Window):
+        return used.union(*(referenced_columns(value) or () for _, value in step.aggregates))
     for _, aggregate in step.aggregates:
         used.update(aggregate.columns if isinstance(aggregate, Latest) else filter(None, (aggregate.column,)))
     return used
@@ -260,6 +265,8 @@ def _key(before: tuple[Node, ...]) -> tuple[str, ...]:
     keys = [s.columns for s in before if isinstance(s, KeyBy)]
     if keys:
         return keys[-1]
+    if any(isinstance(s, Window) for s in before):
+        return ()  # its windows are those of the whole stream
     # A dedupe without a key: the id is the key.
     return next((s.columns for s in before if isinstance(s, Dedupe)), ())
 

@@ -23,18 +23,24 @@ from headrace.pipeline.nodes import (
     Dedupe,
     EventTime,
     KeyBy,
+    LateRows,
     Latest,
     Node,
+    Panes,
     Read,
     Rolling,
     Select,
     Side,
     SideOutput,
     Where,
+    Window,
     WithColumn,
     Write,
 )
 from headrace.pipeline.plan import Plan, Problem, Stateful, label, method_of, nearest, schema_of, upstream
+from headrace.pipeline.triggers import each
+from headrace.pipeline.watermarks import Perfect
+from headrace.pipeline.windows import WindowKind
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -146,7 +152,7 @@ def _check_order(node: Node) -> Iterator[Problem]:
             yield from _check_apply(node)
         case SideOutput():
             yield from _check_side_output(node)
-        case Dedupe() | Rolling():
+        case Dedupe() | Rolling() | Window():
             yield from _check_stateful(node)
 
 
@@ -226,7 +232,11 @@ def _check_side_output(node: SideOutput) -> Iterator[Problem]:
             yield Problem(MissingEventTimeError, ".late needs event time.", node.location, why, fix)
         case Side.LATE if not _stateful_before(node):
             why = "Late events are told apart by a step with state; none has come yet."
-            fix = "take .late of the stream after .dedupe(...) or .rolling(...)."
+            fix = "take .late of the stream after .dedupe(...), .rolling(...) or .window(...)."
+            yield Problem(UnsupportedStepError, ".late has no rows here.", node.location, why, fix)
+        case Side.LATE if all(isinstance(s, Window) and s.late is LateRows.DROP for s in _stateful_before(node)):
+            why = f"Step `{_stateful_before(node)[-1].name}` drops its late rows."
+            fix = 'leave out late="drop" in that step, or leave out .late.'
             yield Problem(UnsupportedStepError, ".late has no rows here.", node.location, why, fix)
         case Side.DUPLICATES if nearest(node, Dedupe) is None:
             why = "Duplicates are what .dedupe(...) holds back; this stream has no such step."
@@ -238,19 +248,28 @@ def _check_side_output(node: SideOutput) -> Iterator[Problem]:
             yield Problem(UnsupportedStepError, ".quarantined has no rows here.", node.location, why, fix)
 
 
+_WHY_TIME: dict[type[Node], str] = {
+    Dedupe: "Deduplication forgets ids by event time",
+    Rolling: "A rolling window orders events by time",
+    Window: "A window groups events by time",
+}
+
+
 def _check_stateful(node: Stateful) -> Iterator[Problem]:
     if nearest(node, EventTime) is None:
-        what = "A rolling window orders" if isinstance(node, Rolling) else "Deduplication forgets"
-        things = "events by time" if isinstance(node, Rolling) else "ids by event time"
+        fix = f'call .event_time("<column>", out_of_order=...) before .{method_of(node)}(...).'
         yield Problem(
             MissingEventTimeError,
             f"step `{node.name}` needs event time.",
             node.location,
-            f"{what} {things}; its input has no event-time column.",
-            f'call .event_time("<column>", out_of_order=...) before .{method_of(node)}(...). {_time_columns(node)}',
+            f"{_WHY_TIME[type(node)]}; its input has no event-time column.",
+            f"{fix} {_time_columns(node.input)}",
         )
-    if isinstance(node, Rolling):
-        yield from _check_rolling(node)
+    match node:
+        case Rolling():
+            yield from _check_rolling(node)
+        case Window():
+            yield from _check_window(node)
 
 
 def _check_rolling(node: Rolling) -> Iterator[Problem]:
@@ -271,6 +290,33 @@ def _check_rolling(node: Rolling) -> Iterator[Problem]:
             "It has only hr.latest(...) without a span, so the last events of every key ever seen would stay.",
             'say how old an event may be: hr.latest(..., within="24h").',
         )
+
+
+def _check_window(node: Window) -> Iterator[Problem]:
+    event_time = nearest(node, EventTime)
+    ends = event_time is not None and isinstance(event_time.watermark, Perfect)
+    if node.windowing.kind is WindowKind.GLOBAL and not node.trigger.fires_before_end() and not ends:
+        yield Problem(
+            PipelineError,
+            f"step `{node.name}` would give no result before the end of the stream.",
+            node.location,
+            f"A global window ends with the stream, and its trigger, {node.trigger}, waits for that.",
+            'pass another trigger, like hr.every("1m"), hr.each() or hr.repeat(hr.when("total > 100")).',
+        )
+    if node.windowing.kind is WindowKind.SLIDING:
+        given = {
+            "a trigger": node.trigger != each(),
+            "allowed_lateness": node.allowed_lateness_ms != 0,
+            f'panes="{node.panes}"': node.panes is not Panes.ACCUMULATING,
+        }
+        for option in (option for option, is_given in given.items() if is_given):
+            yield Problem(
+                PipelineError,
+                f"step `{node.name}` has sliding windows and {option}.",
+                node.location,
+                "A sliding window gives each event one result, when it comes: there is nothing to fire or to restate.",
+                'leave it out, or use hr.hopping("10m", every="1m").',
+            )
 
 
 def _stateful_before(node: Node) -> list[Stateful]:

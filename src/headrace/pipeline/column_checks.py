@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headrace.errors import PipelineError, UnknownColumnError, closest
-from headrace.pipeline.columns import Reference, is_column, references
+from headrace.pipeline.columns import Reference, is_column, plain_name, references
 from headrace.pipeline.ddl import struct_columns
 from headrace.pipeline.nodes import (
     Apply,
@@ -18,12 +18,15 @@ from headrace.pipeline.nodes import (
     Rolling,
     Select,
     Where,
+    Window,
+    WindowAggregate,
     WithColumn,
     Write,
 )
-from headrace.pipeline.plan import Problem, Stateful, input_of, label, nearest, schema_of, upstream
-from headrace.pipeline.rolling import accepts, is_numeric, is_unhashable
+from headrace.pipeline.plan import Problem, Stateful, firing_schema, input_of, label, nearest, schema_of, upstream
+from headrace.pipeline.rolling import InvalidAggregate, Last, accepts, is_numeric, is_unhashable
 from headrace.pipeline.schema import Schema
+from headrace.pipeline.windows import PANE_COLUMNS, WINDOW_COLUMNS
 
 _RESERVED = ("_headrace", "__hr")
 
@@ -32,6 +35,8 @@ def check_columns(node: Node) -> Iterator[Problem]:
     """What is wrong with the columns that a node uses and makes."""
     yield from _check_made(node)
     yield from _check_expressions(node)
+    if isinstance(node, Window):
+        yield from _check_window(node)
     source = input_of(node)
     schema = None if source is None else schema_of(source)
     if schema is None:
@@ -62,7 +67,7 @@ def _check_made(node: Node) -> Iterator[Problem]:
         if name.lower().startswith(_RESERVED):
             why = f"Names that start with {' or '.join(_RESERVED)} are for Headrace's own columns."
             yield Problem(PipelineError, f"column `{name}` has a reserved name.", node.location, why, "rename it.")
-    if isinstance(node, Select | Rolling):
+    if isinstance(node, Select | Rolling | Window):
         folded = [name.lower() for name in names]
         for name in dict.fromkeys(name for name in folded if folded.count(name) > 1):
             why = "Spark does not tell upper from lower case in column names."
@@ -76,7 +81,7 @@ def _made(node: Node) -> tuple[str, ...]:
             return node.schema.names
         case Apply() if node.schema is not None:
             return node.schema.names
-        case Rolling():
+        case Rolling() | Window():
             return tuple(name for name, _ in node.aggregates)
         case Select():
             return tuple(name for name, _ in node.columns)
@@ -93,12 +98,20 @@ def _expressions(node: Node) -> list[object]:
             return [node.value]
         case Select():
             return [value for _, value in node.columns if value is not None]
+        case Window():
+            return [value for _, value in node.aggregates]
     return []
 
 
+def _is_expression(value: object) -> bool:
+    return is_column(value) or (isinstance(value, str) and bool(value.strip()))
+
+
 def _check_expressions(node: Node) -> Iterator[Problem]:
+    if isinstance(node, Window):
+        return  # its values are aggregates, which have checks of their own
     for value in _expressions(node):
-        if is_column(value) or (isinstance(value, str) and value.strip()):
+        if _is_expression(value):
             continue
         fix = 'pass a Spark Column, like F.col("amount") > 5, or SQL text, like "amount > 5".'
         why = None
@@ -202,6 +215,56 @@ def _check_rolling(node: Rolling, schema: Schema) -> Iterator[Problem]:
                 f"{aggregate.function} takes {kinds}.",
                 "choose another column, or declare it with another type in the schema.",
             )
+
+
+def _check_window(node: Window) -> Iterator[Problem]:
+    key = nearest(node, KeyBy)
+    keys = () if key is None else key.columns
+    own = tuple(column.name for column in (*WINDOW_COLUMNS, *PANE_COLUMNS))
+    for name in keys:
+        if name.lower() in own:
+            why = f"A window step adds that column itself. Its columns: {', '.join(own)}"
+            fix = f'rename it before .key_by(...): .with_column("event_{name}", F.col("{name}")).'
+            yield Problem(PipelineError, f"{label(node)} has the key `{name}`.", node.location, why, fix)
+    taken = {name.lower() for name in (*keys, *own)}
+    for name, value in node.aggregates:
+        if name.lower() in taken:
+            what = f"step `{node.name}` names a result `{name}`, but its rows have that column already."
+            why = f"Besides the aggregates they have: {', '.join((*keys, *own))}"
+            yield Problem(PipelineError, what, node.location, why, "choose another name.")
+        yield from _check_aggregate(node, name, value)
+    yield from _check_conditions(node)
+
+
+def _check_aggregate(node: Window, name: str, value: object) -> Iterator[Problem]:
+    fix = f'pass a Spark aggregate, like {name}=F.sum("amount"), or SQL text, like {name}="sum(amount)".'
+    if isinstance(value, WindowAggregate | Latest | InvalidAggregate | Last):
+        what = f"{label(node)}: `{name}` is an aggregate of .rolling(...), which has windows of its own."
+        yield Problem(PipelineError, what, node.location, None, fix)
+    elif not _is_expression(value):
+        what = f"{label(node)}: `{name}` takes a Spark Column or SQL text, not {value!r}."
+        yield Problem(PipelineError, what, node.location, None, fix)
+    elif plain_name(value) is not None:
+        column = plain_name(value)
+        what = f"{label(node)}: `{name}` is the column `{column}`, not an aggregate."
+        why = "A window has many rows, and so many values of it."
+        fix = f'say which: {name}=F.max("{column}"), F.first("{column}") or another aggregate.'
+        yield Problem(PipelineError, what, node.location, why, fix)
+
+
+def _check_conditions(node: Window) -> Iterator[Problem]:
+    """A trigger looks at what its window would give, not at events."""
+    known = firing_schema(node)
+    for condition in node.trigger.conditions():
+        for reference in references(condition) or ():
+            if reference.path[0] not in known:
+                yield Problem(
+                    UnknownColumnError,
+                    f"{label(node)}: hr.when(...) uses column `{reference.path[0]}`, which its windows do not have.",
+                    node.location,
+                    "A trigger looks at the key, the bounds and the aggregates of a window.",
+                    _suggestion(reference.path[0], known.names, "Columns there"),
+                )
 
 
 def _check_carried(node: Stateful) -> Iterator[Problem]:

@@ -32,6 +32,7 @@ _TRANSPARENT = frozenset(
         "WithField",
     }
 )
+_CALL = re.compile(r"\s*(\w+)\s*\([^()]*\)\s*")
 _NAME_PART = re.compile(r"`((?:[^`]|``)*)`(?:\.|$)|([^`.]+)(?:\.|$)")
 
 
@@ -96,6 +97,21 @@ def plain_name(value: object) -> str | None:
     return found[0].path[0] if found and len(found[0].path) == 1 else None
 
 
+def called_function(value: object) -> str | None:
+    """The function that an expression is a plain call of, in lower case; None if it is anything else, or not known.
+
+    >>> called_function("COUNT(DISTINCT user_id)"), called_function("count(*) / 2")
+    ('count', None)
+    """
+    if isinstance(value, str):
+        found = _CALL.fullmatch(value)
+        return None if found is None else found[1].lower()
+    expression: Any = getattr(value, "_expr", None)
+    if not is_column(value) or type(expression).__name__ != "UnresolvedFunction":
+        return None
+    return str(expression._name).lower()
+
+
 def expression_text(value: object) -> str:
     """An expression for people to read.
 
@@ -103,7 +119,9 @@ def expression_text(value: object) -> str:
     'amount > 5'
     """
     text = str(value)
-    return text[len("Column<'") : -len("'>")] if text.startswith("Column<'") else text
+    if not text.startswith("Column<'"):
+        return text
+    return text[len("Column<'") : -len("'>")].replace("unresolvedstar()", "*")
 
 
 def _walk(expression: Any, function: str | None) -> Iterator[Reference]:

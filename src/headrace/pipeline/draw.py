@@ -7,23 +7,28 @@ from typing import Any
 
 from headrace.pipeline.columns import expression_text
 from headrace.pipeline.durations import format_duration
+from headrace.pipeline.explanations import results_of, state_of
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
     EventTime,
     KeyBy,
+    LateRows,
     Latest,
     Node,
     Read,
     Rolling,
     Select,
     Where,
+    Window,
     WindowAggregate,
     WithColumn,
     Write,
 )
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.plan import Stateful, input_of, method_of
+from headrace.pipeline.watermarks import Bounded
+from headrace.pipeline.windows import WindowKind, at_end
 
 _WIDEST = 80
 
@@ -101,14 +106,31 @@ def _details(node: Node) -> dict[str, Any]:
         case Read():
             return {"topic": node.topic, "schema": dict(node.schema)}
         case EventTime():
-            skew = None if node.max_skew_ms is None else format_duration(node.max_skew_ms)
-            return {"column": node.column, "out_of_order": format_duration(node.out_of_order_ms), "max_skew": skew}
+            return {
+                "column": node.column,
+                "out_of_order": _bound(node),
+                "max_skew": _optional(node.max_skew_ms),
+                "watermark": str(node.watermark),
+                "close_idle": _optional(node.close_idle_ms),
+            }
         case KeyBy():
             return {"columns": list(node.columns)}
         case Dedupe():
             return {"columns": list(node.columns), "within": format_duration(node.within_ms)}
         case Rolling():
             return {"aggregates": {name: _aggregate(aggregate) for name, aggregate in node.aggregates}}
+        case Window():
+            return {
+                "windows": str(node.windowing),
+                "aggregates": {name: expression_text(aggregate) for name, aggregate in node.aggregates},
+                "trigger": str(node.trigger),
+                "allowed_lateness": format_duration(node.allowed_lateness_ms),
+                "panes": str(node.panes),
+                "late": str(node.late),
+                "result_time": str(node.result_time),
+                "state": state_of(node),
+                "results": results_of(node),
+            }
         case Where():
             return {"condition": expression_text(node.condition)}
         case Select():
@@ -123,6 +145,15 @@ def _details(node: Node) -> dict[str, Any]:
         case Write():
             return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
     return {}
+
+
+def _optional(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else format_duration(milliseconds)
+
+
+def _bound(node: EventTime) -> str | None:
+    """The fixed bound of a stream that has one."""
+    return format_duration(node.out_of_order_ms) if isinstance(node.watermark, Bounded) else None
 
 
 def _aggregate(aggregate: WindowAggregate | Latest) -> str:
@@ -150,14 +181,15 @@ def _summary(node: Node) -> str:
         case Read():
             return node.topic
         case EventTime():
-            skew = "" if node.max_skew_ms is None else f", max skew {format_duration(node.max_skew_ms)}"
-            return f"{node.column}, out of order by {format_duration(node.out_of_order_ms)}{skew}"
+            return ", ".join(_event_time(node))
         case KeyBy():
             return ", ".join(node.columns)
         case Dedupe():
             return f"`{node.name}`: {', '.join(node.columns)} within {format_duration(node.within_ms)}"
         case Rolling():
             return f"`{node.name}`: {', '.join(f'{name}={_aggregate(value)}' for name, value in node.aggregates)}"
+        case Window():
+            return f"`{node.name}`: {', '.join(_window(node))}"
         case Where():
             return _short(node.condition)
         case Select():
@@ -170,3 +202,27 @@ def _summary(node: Node) -> str:
         case Write():
             return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
     return ""
+
+
+def _event_time(node: EventTime) -> Iterator[str]:
+    yield node.column
+    bound = _bound(node)
+    yield f"watermark {node.watermark}" if bound is None else f"out of order by {bound}"
+    if node.max_skew_ms is not None:
+        yield f"max skew {format_duration(node.max_skew_ms)}"
+    if node.close_idle_ms is not None:
+        yield f"close idle after {format_duration(node.close_idle_ms)}"
+
+
+def _window(node: Window) -> Iterator[str]:
+    yield str(node.windowing)
+    yield from (f"{name}={_short(value)}" for name, value in node.aggregates)
+    if node.windowing.kind is not WindowKind.SLIDING:
+        yield f"trigger {node.trigger}"
+        yield f"{node.panes} panes"
+    if node.allowed_lateness_ms:
+        yield f"allowed lateness {format_duration(node.allowed_lateness_ms)}"
+    if node.late is LateRows.DROP:
+        yield "late rows dropped"
+    if node.result_time != at_end():
+        yield f"time {node.result_time}"

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from headrace.errors import Location
-from headrace.pipeline.nodes import UNKNOWN
+
+UNKNOWN = Location("<unknown>", 0)
 
 _HERE = str(Path(__file__).parent) + os.sep
 

@@ -11,9 +11,11 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.errors import Location
+from headrace.pipeline.location import UNKNOWN
 from headrace.pipeline.schema import Schema
-
-UNKNOWN = Location("<unknown>", 0)
+from headrace.pipeline.trigger_nodes import Trigger
+from headrace.pipeline.watermarks import Watermark
+from headrace.pipeline.windows import ResultTime, Windowing
 
 
 class Side(StrEnum):
@@ -46,8 +48,14 @@ class EventTime(Node):
 
     input: Node
     column: str
-    out_of_order_ms: int
+    watermark: Watermark
     max_skew_ms: int | None
+    close_idle_ms: int | None = None
+
+    @property
+    def out_of_order_ms(self) -> int:
+        """How far behind the latest event one may be, at most, without being late."""
+        return self.watermark.tolerance_ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +101,39 @@ class Rolling(Node):
     input: Node
     name: str
     aggregates: tuple[tuple[str, WindowAggregate | Latest], ...]
+
+
+class Panes(StrEnum):
+    """What a result says if its window had one before."""
+
+    ACCUMULATING = "accumulating"  # all of the window so far, in place of the earlier result
+    DISCARDING = "discarding"  # only what has come since the earlier result
+    RETRACTING = "retracting"  # all of the window so far, and the earlier result taken back
+
+
+class LateRows(StrEnum):
+    """What becomes of a row that comes later than the allowed lateness."""
+
+    SIDE = "side"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Node):
+    """Per key and window: Spark's aggregates, with a result whenever the trigger fires.
+
+    An aggregate is a Spark Column or SQL text. Without a key before it, the windows are those of the whole stream.
+    """
+
+    input: Node
+    name: str
+    windowing: Windowing
+    aggregates: tuple[tuple[str, Any], ...]
+    trigger: Trigger
+    allowed_lateness_ms: int
+    panes: Panes
+    late: LateRows
+    result_time: ResultTime
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.errors import InvalidPipelineError, InvalidSchemaError
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.location import caller_location
-from headrace.pipeline.nodes import Dedupe, Node, Read, Rolling, Write
-from headrace.pipeline.plan import Plan, Problem
+from headrace.pipeline.nodes import Node, Read, Write
+from headrace.pipeline.plan import Plan, Problem, Stateful
 from headrace.pipeline.schema import Schema, as_schema
 from headrace.pipeline.stream import Stream
 
@@ -73,7 +73,7 @@ class Pipeline:
         return self._plan.all(Read)
 
     @property
-    def steps(self) -> tuple[Dedupe | Rolling, ...]:
+    def steps(self) -> tuple[Stateful, ...]:
         """The steps that keep state."""
         return self._plan.stateful
 

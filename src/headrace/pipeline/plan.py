@@ -9,13 +9,30 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from headrace.errors import Location, PipelineError, closest
-from headrace.pipeline.nodes import Apply, Dedupe, Node, Read, Rolling, Select, Side, SideOutput, WithColumn
+from headrace.pipeline.columns import called_function
+from headrace.pipeline.nodes import (
+    Apply,
+    Dedupe,
+    KeyBy,
+    Node,
+    Read,
+    Rolling,
+    Select,
+    Side,
+    SideOutput,
+    Window,
+    WithColumn,
+)
 from headrace.pipeline.rolling import output_type
 from headrace.pipeline.schema import Column, Schema
+from headrace.pipeline.windows import PANE_COLUMNS, WINDOW_COLUMNS
 
 NodeT = TypeVar("NodeT", bound=Node)
 
-Stateful = Dedupe | Rolling
+Stateful = Dedupe | Rolling | Window
+
+# Of other aggregates only Spark knows the type.
+_COUNTS = frozenset({"count", "count_if", "approx_count_distinct"})
 
 # Nodes never change, so neither do their columns.
 _schemas: WeakKeyDictionary[Node, Schema | None] = WeakKeyDictionary()
@@ -67,8 +84,11 @@ class Plan:
         return SideOutput(node, side, location=location)
 
     def report(self, problem: Problem) -> None:
-        """Record what a step can't carry itself: a duration, schema or name that can't be read."""
-        self.problems.append(problem)
+        """Record what a step can't carry itself: a duration, schema or name that can't be read. What several steps
+        are given, as a trigger may be, is reported once.
+        """
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def all(self, kind: type[NodeT]) -> tuple[NodeT, ...]:
         """The nodes of one kind, in the order in which they were written."""
@@ -137,6 +157,8 @@ def _schema(node: Node) -> Schema | None:
             return node.schema
         case SideOutput():
             return _side_schema(node)
+        case Window():
+            return Schema((*firing_schema(node).columns, *PANE_COLUMNS))
     source = input_of(node)
     schema = None if source is None else schema_of(source)
     if schema is None:
@@ -150,9 +172,22 @@ def _schema(node: Node) -> Schema | None:
         case WithColumn():
             return schema.with_column(Column(node.name, None))
         case Select():
-            columns = (_selected(name, value, schema) for name, value in node.columns)
-            return Schema(tuple({column.name.lower(): column for column in columns}.values()))
+            return _distinct([_selected(name, value, schema) for name, value in node.columns])
     return schema
+
+
+def firing_schema(node: Window) -> Schema:
+    """The columns that a window has before it fires, which its trigger may look at: its key, bounds and aggregates."""
+    key, schema = nearest(node, KeyBy), schema_of(node.input)
+    columns = () if key is None else key.columns
+    keys = [Column(name, None) if schema is None else _selected(name, None, schema) for name in columns]
+    types = [(name, "bigint" if called_function(value) in _COUNTS else None) for name, value in node.aggregates]
+    return _distinct([*keys, *WINDOW_COLUMNS, *(Column(name, type) for name, type in types)])
+
+
+def _distinct(columns: list[Column]) -> Schema:
+    """One column per name: that one is taken twice is reported where it is."""
+    return Schema(tuple({column.name.lower(): column for column in columns}.values()))
 
 
 def _selected(name: str, value: object, schema: Schema) -> Column:

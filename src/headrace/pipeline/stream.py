@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.errors import InvalidDurationError, InvalidSchemaError, PipelineError
+from headrace.pipeline.arguments import Reading
 from headrace.pipeline.columns import plain_name
 from headrace.pipeline.durations import Duration, parse_duration
 from headrace.pipeline.location import caller_location
@@ -14,12 +15,15 @@ from headrace.pipeline.nodes import (
     Dedupe,
     EventTime,
     KeyBy,
+    LateRows,
     Latest,
     Node,
+    Panes,
     Rolling,
     Select,
     Side,
     Where,
+    Window,
     WindowAggregate,
     WithColumn,
     Write,
@@ -27,6 +31,11 @@ from headrace.pipeline.nodes import (
 from headrace.pipeline.plan import Plan, Problem, schema_of
 from headrace.pipeline.rolling import Aggregate, InvalidAggregate
 from headrace.pipeline.schema import Schema, as_schema
+from headrace.pipeline.triggers import Trigger, default_trigger, each
+from headrace.pipeline.watermarks import Bounded, Watermark
+from headrace.pipeline.windows import ResultTime, Windowing, WindowKind, at_end, tumbling
+
+_OUT_OF_ORDER_MS = 30_000
 
 # Shown wherever a Spark Column may stand. Declarations import no Spark, so its type can't be named here.
 Expression = Any
@@ -67,21 +76,43 @@ class Stream:
         """
         return schema_of(self._node)
 
-    def event_time(self, column: str, out_of_order: Duration = "30s", max_skew: Duration | None = None) -> Stream:
+    def event_time(
+        self,
+        column: str,
+        out_of_order: Duration = "30s",
+        max_skew: Duration | None = None,
+        watermark: Watermark | None = None,
+        close_idle: Duration | None = None,
+    ) -> Stream:
         """Say which column is the event's own time: a TIMESTAMP, or a BIGINT of epoch milliseconds.
 
-        Events may come `out_of_order` by that much; later ones leave through `.late`. An event stamped further than
-        `max_skew` ahead of the clock leaves through `.quarantined` and does not move the watermark; without `max_skew`
-        every stamp is believed.
+        Events may come `out_of_order` by that much; later ones leave through `.late`. In its place a `watermark` may
+        be given, as `hr.adaptive()`, `hr.per_partition()` or `hr.perfect()`. An event stamped further than `max_skew`
+        ahead of the clock leaves through `.quarantined` and does not move the watermark; without `max_skew` every stamp
+        is believed. With `close_idle`, windows that wait for the watermark close when no event has come for that long.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
         >>> timed = clicks.event_time("at", out_of_order="30s", max_skew="5m")
+        >>> adaptive = clicks.event_time("at", watermark=hr.adaptive(quantile=0.99, ceiling="10m"), close_idle="2m")
         """
         name = "".join(self._names((column,), "event_time"))
-        tolerance = self._duration(out_of_order, "event_time(..., out_of_order=...)", zero=True)
-        skew = None if max_skew is None else self._duration(max_skew, "event_time(..., max_skew=...)", zero=True)
-        return self._then(EventTime(self._node, name, tolerance, skew, location=caller_location()))
+        reading = Reading(".event_time")
+        tolerance = reading.duration(out_of_order, "out_of_order", zero=True)
+        skew = None if max_skew is None else reading.duration(max_skew, "max_skew", zero=True)
+        idle = None if close_idle is None else reading.duration(close_idle, "close_idle")
+        strategy: Watermark = Bounded(tolerance)
+        if watermark is not None:
+            if tolerance != _OUT_OF_ORDER_MS:
+                reading.refuse(
+                    ".event_time(...) has both out_of_order and watermark.",
+                    "A watermark strategy says itself how far out of order events may come.",
+                    'leave out_of_order to the strategy, like hr.bounded("1m") or hr.per_partition(out_of_order="1m").',
+                )
+            fix = 'pass one, like hr.bounded("30s"), hr.adaptive(), hr.per_partition() or hr.perfect().'
+            strategy = reading.argument(watermark, Watermark, strategy, "a watermark strategy", fix, "watermark")
+        self._report_all(reading)
+        return self._then(EventTime(self._node, name, strategy, skew, idle, location=caller_location()))
 
     def key_by(self, *columns: str) -> Stream:
         """Partition by columns: state is kept per key, and the order of events holds per key.
@@ -127,6 +158,66 @@ class Stream:
             )
         computed = tuple((output, self._aggregate(output, aggregate)) for output, aggregate in aggregates.items())
         return self._then(Rolling(self._node, name, computed, location=caller_location()))
+
+    def window(
+        self,
+        name: str,
+        windowing: Windowing,
+        /,
+        *,
+        trigger: Trigger | None = None,
+        allowed_lateness: Duration = "0s",
+        panes: str = "accumulating",
+        late: str = "side",
+        result_time: ResultTime | None = None,
+        **aggregates: Expression,
+    ) -> Stream:
+        """Aggregate per key and event-time window, or over the whole stream without a key.
+
+        An aggregate is any of Spark's, as a Column or SQL text. There is a result whenever the `trigger` fires: without
+        one, when the watermark passes the window's end, and with each event that is late by less than
+        `allowed_lateness`. Events later than that leave through `.late` (`late="drop"` counts and drops them).
+
+        A result of a window that had one before has all of the window (`panes="accumulating"`), only what is new
+        ("discarding"), or all of it after a row that takes the earlier result back ("retracting"). Each row has the
+        key, `window_start` and `window_end`, the aggregates, `window_time` (see `result_time`), `pane_index`,
+        `pane_timing` (early, on_time, late), `is_last` and `row_kind` (+I, -U, +U, -D).
+
+        A trigger that finishes, like a bare `hr.after_count(100)`, gives no result after that, and events that still
+        come for its window are late; `hr.repeat` makes it go on.
+
+        The name is the identity of the step's state, as in `rolling`.
+
+        >>> import headrace as hr
+        >>> views = hr.Pipeline("demo").read("views", schema="url STRING, user STRING, at TIMESTAMP")
+        >>> per_minute = views.event_time("at").key_by("url").window(
+        ...     "views-per-minute", hr.tumbling("1m"), views="count(*)", visitors="approx_count_distinct(user)",
+        ...     trigger=hr.after_watermark(early=hr.every("5s"), late=hr.each()), allowed_lateness="10m")
+        >>> per_minute.schema.names[:5]
+        ('url', 'window_start', 'window_end', 'views', 'visitors')
+        """
+        reading = Reading(".window")
+        if not aggregates:
+            reading.refuse(f"step `{name}` computes nothing.", None, 'name what to compute: views=F.count("*").')
+        fix = 'pass some, like hr.tumbling("1m"), hr.session("30m") or hr.global_window().'
+        windows = reading.argument(windowing, Windowing, tumbling("1d"), "windows", fix)
+        firing: Trigger = each() if windows.kind is WindowKind.SLIDING else default_trigger()
+        if trigger is not None:
+            fix = 'pass one, like hr.after_watermark(early=hr.every("5s")) or hr.each().'
+            firing = reading.argument(trigger, Trigger, firing, "a trigger", fix, "trigger")
+        time = at_end()
+        if result_time is not None:
+            fix = "pass one of hr.at_end(), hr.at_earliest() and hr.at_latest()."
+            time = reading.argument(result_time, ResultTime, time, "the time of a result", fix, "result_time")
+        lateness = reading.duration(allowed_lateness, "allowed_lateness", zero=True)
+        pane = reading.choice(panes, Panes.ACCUMULATING, "panes")
+        beyond = reading.choice(late, LateRows.SIDE, "late")
+        self._report_all(reading)
+        computed = tuple(aggregates.items())
+        where = caller_location()
+        return self._then(
+            Window(self._node, name, windows, computed, firing, lateness, pane, beyond, time, location=where)
+        )
 
     def where(self, condition: Expression) -> Stream:
         """Keep the rows for which a condition holds: a Spark Column, or SQL text.
@@ -222,6 +313,10 @@ class Stream:
 
     def _report(self, error: PipelineError, prefix: str = "") -> None:
         self._plan.report(Problem.of(error, caller_location(), prefix))
+
+    def _report_all(self, reading: Reading) -> None:
+        for problem in reading.problems:
+            self._report(problem)
 
     def _names(self, values: Sequence[object], method: str) -> tuple[str, ...]:
         """The names of columns among the values: text, or a Column that is no more than a name."""
