@@ -14,7 +14,8 @@ from typing import IO, Any
 from headrace.engine.plan import QueryPlan
 from headrace.errors import AlreadyRunningError, CheckpointMismatchError
 from headrace.paths import state_dir
-from headrace.pipeline.nodes import Dedupe, Rolling
+from headrace.pipeline.columns import expression_text
+from headrace.pipeline.nodes import Dedupe, Rolling, Window
 
 _IDENTITY = "headrace.json"
 _LOCK = "lock"
@@ -164,6 +165,14 @@ def _shape(query: QueryPlan) -> dict[str, Any]:
                 steps[step.name] = {
                     "kind": "rolling",
                     "aggregates": {name: json.loads(json.dumps(asdict(a))) for name, a in step.aggregates},
+                }
+            case Window():
+                steps[step.name] = {
+                    "kind": "window",
+                    "windows": str(step.windowing),
+                    "trigger": step.trigger.spec(),
+                    "aggregates": {name: expression_text(value) for name, value in step.aggregates},
+                    "panes": step.panes.value,
                 }
     return {
         "topic": query.read.topic,

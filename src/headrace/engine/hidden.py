@@ -12,6 +12,8 @@ PARTITION = "__hr_partition"
 OFFSET = "__hr_offset"
 TIMESTAMP = "__hr_timestamp"
 """The record's own Kafka timestamp, in milliseconds."""
+CLAIM = "__hr_claim"
+"""What a control record claims about event time, in milliseconds."""
 RECORD_KEY = "__hr_record_key"
 RAW = "__hr_raw"
 """The original bytes, for records that did not become rows."""
@@ -21,6 +23,11 @@ NO_PAYLOAD = "the payload is null"
 
 CARRIED = (ROUTE, TIME, PARTITION, OFFSET, TIMESTAMP, RECORD_KEY, RAW, INTAKE_REASON)
 """What goes through an operator with the row."""
+
+WINDOW = "__hr_w_"
+"""What the names of a window's columns begin with until they are written."""
+ARRIVED = f"{WINDOW}arrived"
+"""The latest record timestamp among the events of a window's result."""
 
 META = "_headrace"
 """All of the above as one struct, as a function given to `.apply` sees them."""

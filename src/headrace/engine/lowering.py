@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from headrace.engine import hidden
+from headrace.engine.control import Control
 from headrace.engine.outputs import to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful
 from headrace.engine.source import to_rows, with_event_time
 from headrace.errors import UnsupportedStepError
 from headrace.kernel import doorway
-from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, WithColumn
+from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, Window, WithColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -27,9 +28,10 @@ class Lowered:
     state_types: dict[str, str]
 
 
-def lower(records: DataFrame, query: QueryPlan) -> Lowered:
+def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) -> Lowered:
     """From Kafka records (`source.read_records`) to Kafka records."""
-    rows = to_rows(records, query)
+    rows = to_rows(records, query, None if control is None else control.topic)
+    windowed: dict[str, Column] = {}
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
     last_stateful = max((i for i, s in enumerate(query.before) if isinstance(s, Stateful)), default=-1)
@@ -50,11 +52,14 @@ def lower(records: DataFrame, query: QueryPlan) -> Lowered:
             case Select():
                 rows = _select(rows, step, keeps)
             case Apply():
-                rows = _apply(rows, step)
+                rows = _apply(rows, step, control)
             case Dedupe():
                 stages.append(_dedupe(step))
             case Rolling():
                 stages.append(_rolling(step))
+            case Window():
+                stages.append(_window(step))
+                windowed = _window_columns(rows, step)
             case KeyBy():
                 pass
             case _:
@@ -64,18 +69,29 @@ def lower(records: DataFrame, query: QueryPlan) -> Lowered:
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
-    rows = _operator(rows, query, stages) if stages else rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
+    if stages:
+        rows = _operator(rows, query, stages, windowed, control)
+    else:
+        rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     return Lowered(to_records(rows, query, visible), state_types)
 
 
-def _operator(rows: DataFrame, query: QueryPlan, stages: list[dict[str, Any]]) -> DataFrame:
+def _operator(
+    rows: DataFrame,
+    query: QueryPlan,
+    stages: list[dict[str, Any]],
+    windowed: dict[str, Column],
+    control: Control | None,
+) -> DataFrame:
     assert query.event_time is not None
-    timed = rows.withColumn(
-        hidden.EVENT_TIME,
-        F.when(F.col(hidden.ROUTE) == Route.RESULT.value, F.timestamp_millis(F.col(hidden.TIME))),
-    )
+    if control is not None and control.claims:
+        # Only what is claimed moves the watermark; events do not.
+        claimed, delay = F.timestamp_millis(F.col(hidden.CLAIM)), 0
+    else:
+        data = F.col(hidden.ROUTE) == Route.RESULT.value
+        claimed, delay = F.when(data, F.timestamp_millis(F.col(hidden.TIME))), query.event_time.out_of_order_ms
     return doorway.keyed(
-        timed,
+        rows.withColumn(hidden.EVENT_TIME, claimed),
         {
             "key": list(query.key),
             "route": hidden.ROUTE,
@@ -84,9 +100,12 @@ def _operator(rows: DataFrame, query: QueryPlan, stages: list[dict[str, Any]]) -
             "eventTime": hidden.EVENT_TIME,
             "partition": hidden.PARTITION,
             "offset": hidden.OFFSET,
-            "outOfOrderMs": query.event_time.out_of_order_ms,
+            "timestamp": hidden.TIMESTAMP,
+            "outOfOrderMs": delay,
+            "statePartitions": int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
             "stages": stages,
         },
+        windowed,
     )
 
 
@@ -111,6 +130,36 @@ def _rolling(step: Rolling) -> dict[str, Any]:
     }
 
 
+def _window(step: Window) -> dict[str, Any]:
+    windowing = step.windowing
+    return {
+        "kind": "window",
+        "name": step.name,
+        "windows": {
+            "kind": windowing.kind.value,
+            "sizeMs": windowing.size_ms,
+            "slideMs": windowing.slide_ms,
+            "gapMs": windowing.gap_ms,
+            "offsetMs": windowing.offset_ms,
+            "timeZone": windowing.time_zone,
+        },
+        "trigger": step.trigger.spec(),
+        "aggregates": [name for name, _ in step.aggregates],
+        "conditions": len(step.trigger.conditions()),
+        "panes": step.panes.value,
+        "latenessMs": step.allowed_lateness_ms,
+        "resultTime": step.result_time.kind.value,
+        "resultTimePlusMs": step.result_time.plus_ms,
+    }
+
+
+def _window_columns(rows: DataFrame, step: Window) -> dict[str, Column]:
+    spark = rows.sparkSession
+    aggregates = {f"aggregate:{name}": doorway.column(spark, value) for name, value in step.aggregates}
+    conditions = enumerate(step.trigger.conditions())
+    return aggregates | {f"condition:{i}": doorway.column(spark, value) for i, value in conditions}
+
+
 def _if_alive(rows: DataFrame, value: Any, keeps: list[str]) -> Column:
     """The value on rows that are data and that no `where` so far took out: elsewhere it might fail, as 1 / x does.
 
@@ -130,7 +179,7 @@ def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:
     return rows.select(*chosen, *(c for c in rows.columns if c.startswith("__hr_")))
 
 
-def _apply(rows: DataFrame, step: Apply) -> DataFrame:
+def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
     """Run the user's function on the user's columns; what travels with the row is one struct, which must come back."""
     carried = [c for c in rows.columns if c.startswith("__hr_")]
     own = [c for c in rows.columns if c not in carried]
@@ -145,4 +194,8 @@ def _apply(rows: DataFrame, step: Apply) -> DataFrame:
             location=step.location,
         )
     columns = [c for c in result.columns if c != hidden.META]
-    return result.select(*(f"`{c}`" for c in columns), *(f"{hidden.META}.{c}" for c in carried))
+    applied = result.select(*(f"`{c}`" for c in columns), *(f"{hidden.META}.{c}" for c in carried))
+    if control is None:
+        return applied
+    claims = rows.where(F.col(hidden.ROUTE) == Route.CONTROL.value).select(*carried)
+    return applied.unionByName(claims, allowMissingColumns=True)

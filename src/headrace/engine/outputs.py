@@ -39,13 +39,15 @@ class _Scope:
 class _WideRow:
     """The one row that holds the columns of all branches. Steps that branches share are computed once."""
 
-    def __init__(self, df: DataFrame, visible: dict[Route, list[str]]) -> None:
+    def __init__(self, df: DataFrame, visible: dict[Route, list[str]], results: dict[str, str] | None) -> None:
         names = [c for c in df.columns if not c.startswith("__hr_")]
         inner = {c: f"__hr_c{i}" for i, c in enumerate(names)}
         self.df = df.select(
             *(F.col(f"`{c}`").alias(inner[c]) for c in names), *(c for c in df.columns if c.startswith("__hr_"))
         )
         self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
+        if results is not None:
+            self._visible[Route.RESULT] = results
         self._made = 0
         self._scopes: dict[Node, _Scope] = {}
 
@@ -104,7 +106,9 @@ def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> D
     `input_columns` are the user's columns as they went into the operator, which is what side rows still have.
     """
     results = [c for c in rows.columns if not c.startswith("__hr_")]
-    wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route})
+    windowed = [c for c in rows.columns if c.startswith(hidden.WINDOW) and c != hidden.ARRIVED]
+    own = {c.removeprefix(hidden.WINDOW): c for c in windowed} or None
+    wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route}, own)
     scopes = [(branch, wide.scope(branch)) for branch in query.branches]
     counted = wide.df.observe(
         OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in _COUNTED.items())
@@ -152,14 +156,27 @@ def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
     return F.to_json(F.struct(*(F.col(scope.columns[c]).alias(c) for c in columns))).cast("binary")
 
 
+def _pane(query: QueryPlan) -> Column:
+    """The identity of a window's result: the step, the key, the window, and which of its results."""
+
+    def of(name: str) -> Column:
+        return F.col(f"{hidden.WINDOW}{name}")
+
+    key = F.to_json(F.struct(*(of(c).alias(c) for c in query.key))) if query.key else F.lit("")
+    bounds = (F.unix_millis(of("window_start")), F.unix_millis(of("window_end")))
+    return F.concat_ws("/", F.lit(query.read.topic), F.lit(query.step), key, *bounds, of("pane_index"), of("row_kind"))
+
+
 def _headers(branch: Branch, query: QueryPlan) -> Column:
     def header(name: str, value: Column) -> Column:
         return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
-    position = F.concat_ws(
-        "/", F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step)
-    )
-    headers = [header("headrace-id", position), header("headrace-source-timestamp", F.col(hidden.TIMESTAMP))]
+    if query.window is not None and branch.route is Route.RESULT:
+        identity, caused = _pane(query), F.col(hidden.ARRIVED)
+    else:
+        place = (F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))
+        identity, caused = F.concat_ws("/", *place), F.col(hidden.TIMESTAMP)
+    headers = [header("headrace-id", identity), header("headrace-source-timestamp", caused)]
     if branch.route is not Route.RESULT:
         headers.append(
             header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit("")))

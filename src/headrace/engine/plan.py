@@ -42,6 +42,7 @@ class Route(IntEnum):
     QUARANTINED = 3
     DEAD_LETTER = 4
     FILTERED = 5
+    CONTROL = 6
 
 
 ROUTE_OF = {
@@ -85,6 +86,11 @@ class QueryPlan:
     def stateful(self) -> tuple[Dedupe | Rolling | Window, ...]:
         """The fused stateful steps."""
         return tuple(s for s in self.before if isinstance(s, Stateful))
+
+    @property
+    def window(self) -> Window | None:
+        """The window step that the results come from, if they do."""
+        return next((s for s in self.stateful if isinstance(s, Window)), None)
 
     @property
     def state_columns(self) -> frozenset[str]:
@@ -220,10 +226,15 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
     last = max((i for i, s in enumerate(before) if isinstance(s, Stateful)), default=-1)
     results: set[str] = set()
     ids: set[str] = set()
+    windowed: str | None = None
     for step in before[: last + 1]:
         problem = None
         if isinstance(step, Where | WithColumn | Select) and results:
             problem = f"`{_METHOD[type(step)]}` between two rolling steps is not supported yet."
+        elif isinstance(step, Stateful) and windowed is not None:
+            problem = f"step `{step.name}` after the window `{windowed}` is not supported yet."
+        elif isinstance(step, Window) and results:
+            problem = f"the window `{step.name}` after a rolling step is not supported yet."
         elif isinstance(step, WithColumn) and step.name.lower() in ids:
             problem = f"`{step.name}` is an id of the dedupe before; another value for it here is not supported yet."
         elif isinstance(step, Select) and (lost := ids - {n.lower() for n, value in step.columns if value is None}):
@@ -243,6 +254,8 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
             )
         if isinstance(step, Rolling):
             results.update(name.lower() for name, _ in step.aggregates)
+        elif isinstance(step, Window):
+            windowed = step.name
         elif isinstance(step, Dedupe):
             ids.update(c.lower() for c in step.columns)
 

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 _PARSED = "__hr_parsed"
 _MISFIT = "__hr_misfit"
+_CONTROL = "__hr_control"
 _CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
 """Milliseconds of the years 1 to 9999: beyond, arithmetic on times overflows."""
 
 
-def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None) -> DataFrame:
+def read_records(
+    spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None, control_topic: str | None = None
+) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
     `max_rows` bounds a batch; real-time mode has no such bound and refuses the option.
@@ -29,7 +32,7 @@ def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int 
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", read.topic)
+        .option("subscribe", read.topic if control_topic is None else f"{read.topic},{control_topic}")
         .option("startingOffsets", "earliest")
         # Records that vanished by retention before they were read are a loss: say so and stop, do not go on in silence.
         .option("failOnDataLoss", "true")
@@ -47,8 +50,13 @@ def read_records(spark: SparkSession, read: Read, bootstrap: str, max_rows: int 
     return reader.load()
 
 
-def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
-    """Parse each record; what does not fit the schema becomes a dead letter with the reason, never an exception."""
+def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = None) -> DataFrame:
+    """Parse each record; what does not fit the schema becomes a dead letter with the reason, never an exception.
+
+    Records of the control topic are no data: they go through as they are.
+    """
+    control = F.lit(False) if control_topic is None else F.col(_CONTROL)
+    claims = [] if control_topic is None else [hidden.CLAIM]
     schema = query.read.schema
     columns = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
     parsed = records.select(
@@ -58,6 +66,7 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
         F.col("partition").alias(hidden.PARTITION),
         F.col("offset").alias(hidden.OFFSET),
         F.unix_millis("timestamp").alias(hidden.TIMESTAMP),
+        *([] if control_topic is None else _control_columns(control_topic)),
     )
 
     def missing(names: Iterable[str]) -> list[Column]:
@@ -71,9 +80,9 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
     )
     if not query.takes_side_rows:
         # Another query of the same topic sends these on; what only this query can't do without is its own matter.
-        parsed = parsed.where(payload.isNull())
+        parsed = parsed.where(control | payload.isNull())
     own = missing(c.name for c in schema.columns if c.nullable and c.name in _needed(query))
-    reason = F.coalesce(payload, *own)
+    reason = F.when(~control, F.coalesce(payload, *own))
     rows = parsed.select(
         *(_field(c.name).alias(c.name) for c in schema.columns),
         reason.alias(hidden.INTAKE_REASON),
@@ -82,11 +91,14 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
         hidden.PARTITION,
         hidden.OFFSET,
         hidden.TIMESTAMP,
+        control.alias(_CONTROL),
+        *claims,
     )
+    route = F.when(F.col(_CONTROL), Route.CONTROL.value)
     dead = F.col(hidden.INTAKE_REASON).isNotNull()
     return rows.select(
         *(c.name for c in schema.columns),
-        F.when(dead, Route.DEAD_LETTER.value).otherwise(Route.RESULT.value).alias(hidden.ROUTE),
+        route.when(dead, Route.DEAD_LETTER.value).otherwise(Route.RESULT.value).alias(hidden.ROUTE),
         F.lit(None).cast("bigint").alias(hidden.TIME),
         hidden.PARTITION,
         hidden.OFFSET,
@@ -95,7 +107,13 @@ def to_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
         # The bytes are kept only where they are needed: they would otherwise cross the shuffle twice.
         F.when(dead, F.col(hidden.RAW)).alias(hidden.RAW),
         hidden.INTAKE_REASON,
+        *claims,
     )
+
+
+def _control_columns(topic: str) -> list[Column]:
+    control = F.col("topic") == topic
+    return [F.when(control, F.col("value").cast("string").cast("bigint")).alias(hidden.CLAIM), control.alias(_CONTROL)]
 
 
 def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:

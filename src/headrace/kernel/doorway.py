@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _PACKAGE = "org.apache.spark.sql.headrace"
 
 
-def keyed(df: DataFrame, spec: Mapping[str, Any]) -> DataFrame:
-    """Run a fused keyed operator over `df`; `Kernel.scala` says what the spec holds."""
+def keyed(df: DataFrame, spec: Mapping[str, Any], windowed: Mapping[str, Column]) -> DataFrame:
+    """Run a fused keyed operator over `df`; `Kernel.scala` says what the spec holds, and what `windowed`."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = df.sparkSession
-    jdf = _package(spark).Kernel.keyed(df._jdf, json.dumps(spec))
+    assert spark._jvm is not None
+    columns = spark._jvm.java.util.HashMap()
+    for name, column in windowed.items():
+        columns.put(name, column._jc)
+    jdf = _package(spark).Kernel.keyed(df._jdf, json.dumps(spec), columns)
     return ClassicDataFrame(jdf, spark)
 
 
@@ -73,6 +78,32 @@ def _java_list(spark: SparkSession, items: Sequence[Any]) -> Any:
     for item in items:
         made.add(item)
     return made
+
+
+class MemoryLog:
+    """Topics in memory, in place of a broker."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+        self._log = _package(spark).MemoryLog(spark._jsparkSession)
+        self.records: DataFrame = ClassicDataFrame(self._log.records(), spark)
+
+    def add(
+        self, topic: str, partition: int, offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None
+    ) -> None:
+        """Add a record to the next batch."""
+        keyed = None if key is None else bytearray(key)
+        self._log.add(topic, partition, offset, timestamp_ms, keyed, None if value is None else bytearray(value))
+
+    def flush(self) -> None:
+        """Let the batch in."""
+        self._log.flush()
+
+
+def written(spark: SparkSession, query: StreamingQuery, start: int) -> list[list[Any]]:
+    """What a query wrote to a memory sink, from record number `start` on: topic, key, value, then its headers."""
+    return [list(record) for record in _package(spark).MemoryLog.written(query._jsq, start)]
 
 
 def close_producers(spark: SparkSession, writer: str) -> None:

@@ -25,7 +25,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
 
   override def begin(): Unit = seen.load()
 
-  override def process(event: Event, watermark: Long): Unit = {
+  override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     val id = idOf(event)
     val horizon = watermark - withinMs
     if (event.time <= horizon) {
@@ -45,7 +45,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
     if (plainString && !event.row.isNullAt(idOrdinals(0))) event.row.getUTF8String(idOrdinals(0)).getBytes
     else idRow(event.row).copy().getBytes
 
-  override def expire(watermark: Long): Unit = if (seen.due != TimeTree.NoTimer && seen.due <= watermark) {
+  override def expire(watermark: Long, out: Outgoings): Unit = if (seen.due != TimeTree.NoTimer && seen.due <= watermark) {
     seen.prune(watermark - withinMs)
     if (!seen.isEmpty) schedule(math.max(seen.first + withinMs, watermark + withinMs / 8))
   }

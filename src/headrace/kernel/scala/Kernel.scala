@@ -4,10 +4,13 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-import org.apache.spark.sql.{functions => F, Column, DataFrame, Encoders}
-import org.apache.spark.sql.classic.ExpressionUtils
+import org.apache.spark.sql.{functions => F, Column, DataFrame, Encoders, Row}
+import org.apache.spark.sql.catalyst.expressions.{Alias, AttributeSeq, BindReferences, Expression}
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
+import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset, ExpressionUtils}
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
-import org.apache.spark.sql.types.{NullType, StructField, StructType}
+import org.apache.spark.sql.types._
 
 /** What Python calls. One method per operator; a spec is JSON, so that the doorway stays narrow. */
 object Kernel {
@@ -16,9 +19,10 @@ object Kernel {
    *
    * `df` has the user's columns and, under the names that the spec gives: `route` (int), `time` (bigint, ms), `partition` (int), `offset`
    * (bigint) and `eventTime` (timestamp, null where the row must not move the watermark). The result has the columns of `df`
-   * but `eventTime`, the stages' result columns (null off the result route), `route`, and `reason`.
+   * but `eventTime`, the stages' result columns (null off the result route), `route`, and `reason`. If the last stage is a window, its columns
+   * have names that begin with `WindowPrefix`; `windowColumns` has its aggregates and conditions by name.
    */
-  def keyed(df: DataFrame, specJson: String): DataFrame = {
+  def keyed(df: DataFrame, specJson: String, windowColumns: java.util.Map[String, Column]): DataFrame = {
     val spec = new ObjectMapper().readTree(specJson)
     val eventTime = spec.get("eventTime").asText
     val route = spec.get("route").asText
@@ -26,19 +30,25 @@ object Kernel {
     // runs on and late rows come in; the stages decide what to do with them. (Held by the test `late rows reach the kernel`.)
     val columns = df.columns.filterNot(_ == eventTime)
     val schema = StructType(df.schema.filterNot(_.name == eventTime))
-    val fused = new FusedSteps(schema, spec.get("stages").elements().asScala.toSeq)
+    val rows = df.select(columns.toIndexedSeq.map(F.col): _*)
+    val keyColumns = strings(spec.get("key"))
+    val fused = new FusedSteps(rows, StructType(keyColumns.map(schema(_))), spec.get("stages").elements().asScala.toSeq, windowColumns)
 
-    val key = keyBytes(strings(spec.get("key")).map(F.col))
+    // A window over the whole stream has one key.
+    val key = keyBytes(if (keyColumns.isEmpty) Seq(F.lit(0)) else keyColumns.map(F.col))
+    val ticks = F.array(Clock.keys(spec.get("statePartitions").asInt).map(F.lit(_)): _*)
     val position = keyBytes(Seq(F.col(spec.get("partition").asText), F.col(spec.get("offset").asText)))
     val incoming = df
       .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
       .select(
         // Rows that only pass through are spread over the partitions by their position; their key may be null.
-        F.when(F.col(route) === Routes.Result, key).otherwise(position).as("key"),
+        F.when(F.col(route) === Routes.Result, key)
+          .when(F.col(route) === Routes.Control, F.get(ticks, F.col(spec.get("partition").asText)))
+          .otherwise(position).as("key"),
         bytes(columns.toIndexedSeq.map(F.col)).as("row"))
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
-      schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText))
+      schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
     val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema)
     val outgoing = incoming
       .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, Encoders.product[Incoming])
@@ -49,9 +59,15 @@ object Kernel {
       .select(F.col("route"), row(F.col("row"), schema).as("in"), row(F.col("result"), fused.resultSchema).as("out"), F.col("reason"))
       .select(
         columns.toIndexedSeq.filterNot(_ == route).map(c => F.col("in").getField(c).as(c)) ++
-          fused.resultSchema.fieldNames.toIndexedSeq.map(c => F.col("out").getField(c).as(c)) ++
+          // The results of a window have columns of their own, some of which are called as columns that came in.
+          fused.resultSchema.fieldNames.toIndexedSeq.map(c => F.col("out").getField(c).as(if (fused.windowed) WindowPrefix + c else c)) ++
           Seq(F.col("route").as(route), F.col("reason").as(spec.get("reason").asText)): _*)
   }
+
+  /** Of the names under which the columns of a window leave. */
+  val WindowPrefix = "__hr_w_"
+  /** The latest record timestamp among the events of a window's result. */
+  val Arrived = "arrived"
 
   private def bytes(columns: Seq[Column]): Column =
     ExpressionUtils.column(RowBytes(ExpressionUtils.expression(F.struct(columns: _*))))
@@ -66,8 +82,12 @@ object Kernel {
 }
 
 /** The stages of one operator, from their specs; each sees the same input row and owns a slice of the result. */
-private final class FusedSteps(schema: StructType, specs: Seq[JsonNode]) {
+private final class FusedSteps(
+    rows: DataFrame, keySchema: StructType, specs: Seq[JsonNode], windowColumns: java.util.Map[String, Column]) {
+  private val schema = rows.schema
   private var fields = Vector.empty[StructField]
+
+  val windowed: Boolean = specs.lastOption.exists(_.get("kind").asText == "window")
 
   val stages: Array[Stage] = specs.map { spec =>
     spec.get("kind").asText match {
@@ -75,6 +95,7 @@ private final class FusedSteps(schema: StructType, specs: Seq[JsonNode]) {
         new Dedupe(spec.get("name").asText, schema, ordinals(spec.get("columns")), spec.get("withinMs").asLong): Stage
       case "filter" => new Filter(schema.fieldIndex(spec.get("column").asText)): Stage
       case "rolling" => rolling(spec): Stage
+      case "window" => window(spec): Stage
     }
   }.toArray
 
@@ -97,6 +118,39 @@ private final class FusedSteps(schema: StructType, specs: Seq[JsonNode]) {
       LatestEvent(at, l.get("back").asInt, l.get("withinMs").asLong, struct)
     }
     new Rolling(spec.get("name").asText, schema, windows, latest, first)
+  }
+
+  private def window(spec: JsonNode): Windows = {
+    val names = Kernel.strings(spec.get("aggregates"))
+    val aggregates = AggregateColumns.of(rows, names.map(n => windowColumns.get(s"aggregate:$n").as(n)))
+    val bounds = Seq("window_start", "window_end").map(StructField(_, TimestampType))
+    val seen = StructType(keySchema.fields.toSeq ++ bounds ++ aggregates.schema)
+    fields = (seen.fields.toVector ++ Seq(
+      StructField("window_time", TimestampType), StructField("pane_index", LongType), StructField("pane_timing", StringType),
+      StructField("is_last", BooleanType), StructField("row_kind", StringType), StructField(Kernel.Arrived, LongType)))
+      .map(_.copy(nullable = true))
+    new Windows(WindowStep(
+      spec.get("name").asText,
+      WindowAssigner.of(spec.get("windows")),
+      Trigger.of(spec.get("trigger")),
+      aggregates,
+      conditions(spec.get("conditions").asInt, StructType(seen.map(_.copy(nullable = true)))),
+      spec.get("panes").asText,
+      spec.get("latenessMs").asLong,
+      spec.get("resultTime").asText,
+      spec.get("resultTimePlusMs").asLong,
+      keySchema,
+      resultSchema))
+  }
+
+  /** Resolved by Spark against a table of the same columns, then bound to their positions. */
+  private def conditions(count: Int, columns: StructType): Seq[Expression] = if (count == 0) Nil else {
+    val empty = rows.sparkSession.createDataFrame(java.util.List.of[Row](), columns)
+    val wanted = (0 until count).map(i => windowColumns.get(s"condition:$i").cast("boolean").as(s"c$i"))
+    val plan = ReplaceExpressions(empty.select(wanted: _*).asInstanceOf[ClassicDataset[_]].queryExecution.analyzed)
+    val Project(resolved, child) = plan: @unchecked
+    resolved.map(r => BindReferences.bindReference(r: Expression, AttributeSeq.fromNormalOutput(child.output)))
+      .map { case Alias(value, _) => value; case other => other }
   }
 
   private def ordinals(columns: JsonNode): Array[Int] = Kernel.strings(columns).map(schema.fieldIndex).toArray

@@ -13,7 +13,7 @@ case class Incoming(key: Array[Byte], row: Array[Byte])
 case class Outgoing(route: Int, row: Array[Byte], result: Array[Byte], reason: String)
 
 /** Where the operator finds what it needs to know of a row. */
-case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: Int)
+case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: Int, timestamp: Int)
 
 /**
  * Consecutive steps on one key, fused: one shuffle, one state store, one pass.
@@ -21,6 +21,7 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - Rows of a key are taken in log order (partition, offset) within a batch, so a key that lives in one partition gets the same
  *   results in any mode and any batching.
  * - A row that arrives with a side route (a payload that did not parse, a time too far ahead) passes through untouched.
+ * - A control row ticks the clock: every key that waits for the time is attended to.
  * - Each other row goes through the stages in order until one of them sends it elsewhere. A stage that fails on a row sends that row to the
  *   dead letters; it never stops the partition.
  */
@@ -30,59 +31,90 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   @transient private var event: Event = _
   @transient private var results: GenericInternalRow = _
   @transient private var toUnsafe: UnsafeProjection = _
+  @transient private var clock: Clock = _
+  @transient private var out: Outgoings = _
 
   require(stages.length <= Timers.Slots, s"an operator fuses at most ${Timers.Slots} stages")
+
+  private val taggedTimers = !stages.exists(_.exactTimers)
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
     event = new Event(resultSchema.length)
     event.row = new UnsafeRow(layout.width)
     results = new GenericInternalRow(event.results)
     toUnsafe = UnsafeProjection.create(resultSchema)
+    clock = if (stages.exists(_.usesClock)) Clock.open(getHandle) else null
+    out = new Outgoings(clock)
     stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i)) }
   }
 
   override def handleInputRows(key: Array[Byte], rows: Iterator[Incoming], timers: TimerValues): Iterator[Outgoing] = {
-    val watermark = timers.getCurrentWatermarkInMs()
+    val watermark = watermarkOf(timers)
     val ordered = inLogOrder(rows)
-    if (!ordered.exists(isData)) ordered.iterator.map(passThrough)
-    else {
+    if (ordered.exists(isData)) {
+      turnTo(key)
       stages.foreach(_.begin())
-      val out = new Array[Outgoing](ordered.length)
-      var i = 0
-      while (i < out.length) {
-        out(i) = if (isData(ordered(i))) process(ordered(i).row, watermark) else passThrough(ordered(i))
-        i += 1
-      }
+      ordered.foreach(in => if (isData(in)) process(in.row, watermark) else out.add(passThrough(in)))
+      stages.foreach(_.finish(watermark, out))
       stages.foreach(_.end())
-      out.iterator
+    } else ordered.foreach { in =>
+      if (view(in).getInt(layout.route) != Routes.Control) out.add(passThrough(in))
+      else if (clock != null) tick(key, view(in).getLong(layout.timestamp), watermark)
     }
+    out.take()
   }
 
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
-    val stage = stages(Timers.stageOf(expired.getExpiryTimeInMs()))
-    stage.begin()
-    stage.expire(timers.getCurrentWatermarkInMs())
-    stage.end()
-    Iterator.empty
+    val watermark = watermarkOf(timers)
+    turnTo(key)
+    val concerned = if (taggedTimers) Array(stages(Timers.stageOf(expired.getExpiryTimeInMs()))) else stages
+    concerned.foreach { stage =>
+      stage.begin()
+      stage.expire(watermark, out)
+      stage.end()
+    }
+    out.take()
   }
 
-  private def process(bytes: Array[Byte], watermark: Long): Outgoing = {
+  /** Spark says zero while there is no watermark: events from before 1970 are not late then. */
+  private def watermarkOf(timers: TimerValues): Long = {
+    val watermark = timers.getCurrentWatermarkInMs()
+    if (watermark == 0L) KeyedOperator.NoWatermark else watermark
+  }
+
+  private def turnTo(key: Array[Byte]): Unit = { out.turnTo(key); stages.foreach(_.turnTo(key)) }
+
+  private def tick(current: Array[Byte], now: Long, watermark: Long): Unit = clock.due(current, now).foreach { key =>
+    Clock.as(key, current) {
+      turnTo(key)
+      stages.filter(_.usesClock).foreach { stage =>
+        stage.begin()
+        stage.tick(now, watermark, out)
+        stage.end()
+      }
+    }
+  }
+
+  private def process(bytes: Array[Byte], watermark: Long): Unit = {
     event.row.pointTo(bytes, bytes.length)
     event.time = event.row.getLong(layout.time)
+    event.arrived = event.row.getLong(layout.timestamp)
     event.route = Routes.Result
     event.reason = null
     try {
       var i = 0
       while (i < stages.length && event.route == Routes.Result) {
-        stages(i).process(event, watermark)
+        stages(i).process(event, watermark, out)
         i += 1
       }
     } catch {
       case problem: ArithmeticException => event.leave(Routes.DeadLetter, Reasons.failed(problem))
     }
-    // The projection writes into one buffer, and `getBytes` may hand out that buffer itself: hence the copy.
-    val result = if (event.route == Routes.Result) toUnsafe(results).copy().getBytes else null
-    Outgoing(event.route, bytes, result, event.reason)
+    if (event.route != Routes.Absorbed) {
+      // The projection writes into one buffer, and `getBytes` may hand out that buffer itself: hence the copy.
+      val result = if (event.route == Routes.Result) toUnsafe(results).copy().getBytes else null
+      out.add(Outgoing(event.route, bytes, result, event.reason))
+    }
   }
 
   private def view(in: Incoming): UnsafeRow = { event.row.pointTo(in.row, in.row.length); event.row }
@@ -112,4 +144,9 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     }
     buffer
   }
+}
+
+object KeyedOperator {
+  /** So far back that no event is behind it, and arithmetic on it does not overflow. */
+  val NoWatermark: Long = Long.MinValue / 4
 }

@@ -10,6 +10,9 @@ object Reasons {
   def beyondMemory(time: Long, watermark: Long, within: Long, step: String): String =
     s"${late(time, watermark)}; step `$step` remembers ids for ${span(within)} and can't tell whether this is a duplicate"
 
+  def lateForWindow(time: Long, watermark: Long, step: String): String =
+    s"event time ${Instant.ofEpochMilli(time)} is too late for step `$step`: its windows are closed, the watermark is ${Instant.ofEpochMilli(watermark)}"
+
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
   def failed(problem: Throwable): String = s"${problem.getClass.getSimpleName}: ${problem.getMessage}"

@@ -91,7 +91,7 @@ final class Rolling(
 
   override def begin(): Unit = events.load()
 
-  override def process(event: Event, watermark: Long): Unit = {
+  override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
     else {
       events.prune(watermark - retentionMs)
@@ -112,7 +112,7 @@ final class Rolling(
     else latestRows(i)(previous).copy()
   }
 
-  override def expire(watermark: Long): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
+  override def expire(watermark: Long, out: Outgoings): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
     events.prune(watermark - retentionMs)
     events.clearDue()
   }

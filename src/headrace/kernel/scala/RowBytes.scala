@@ -63,10 +63,10 @@ case class KeyBytes(child: Expression) extends UnaryExpression {
       case other => toUnsafe(other)
     }
     val size = unsafe.getSizeInBytes
-    val out = new Array[Byte](8 + size)
+    val out = new Array[Byte](KeyBytes.HashBytes + size)
     val hash = XXH64.hashUnsafeBytes(unsafe.getBaseObject, unsafe.getBaseOffset, size, 42L)
     Platform.putLong(out, Platform.BYTE_ARRAY_OFFSET, hash)
-    unsafe.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET + 8)
+    unsafe.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET + KeyBytes.HashBytes)
     out
   }
 
@@ -78,4 +78,9 @@ case class KeyBytes(child: Expression) extends UnaryExpression {
   }
 
   override protected def withNewChildInternal(newChild: Expression): KeyBytes = copy(child = newChild)
+}
+
+object KeyBytes {
+  /** The hash comes first. */
+  val HashBytes = 8
 }

@@ -8,6 +8,8 @@ final class Event(resultWidth: Int) {
   var row: UnsafeRow = _
   /** Event time in milliseconds. */
   var time: Long = 0L
+  /** When the record came into the log, in milliseconds. */
+  var arrived: Long = 0L
   var route: Int = Routes.Result
   var reason: String = _
   /** One slot for each result column of the operator; a stage fills its own. */
@@ -27,17 +29,30 @@ trait Stage extends Serializable {
   /** Declares the state variables. Runs on the driver too, where the handle only collects their schemas. */
   def open(handle: StatefulProcessorHandle, timers: Timers): Unit
 
+  /** The rows, timers or ticks that follow are of this key. */
+  def turnTo(key: Array[Byte]): Unit = ()
+
   /** The rows of the current key begin. */
   def begin(): Unit
 
-  /** What the stage does with a row: fill its results, or `leave` for a side route. */
-  def process(event: Event, watermark: Long): Unit
+  /** What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. */
+  def process(event: Event, watermark: Long, out: Outgoings): Unit
+
+  /** The rows of the current key in this batch have all been processed. */
+  def finish(watermark: Long, out: Outgoings): Unit = ()
 
   /** What the stage does with a timer of its own: drop what no event that is still on time can need. */
-  def expire(watermark: Long): Unit
+  def expire(watermark: Long, out: Outgoings): Unit
+
+  /** The clock has reached the time that the stage noted for the current key. */
+  def tick(now: Long, watermark: Long, out: Outgoings): Unit = ()
 
   /** The rows of the current key end: write back what changed. */
   def end(): Unit
+
+  /** Whether its timers must fire at their very millisecond; otherwise they may be rounded up, which tells whose they are. */
+  def exactTimers: Boolean = false
+  def usesClock: Boolean = false
 }
 
 /**
@@ -51,6 +66,8 @@ final class Timers(handle: StatefulProcessorHandle, stage: Int) {
     handle.registerTimer(due)
     due
   }
+
+  def registerExactly(time: Long): Unit = handle.registerTimer(time)
 }
 
 object Timers {

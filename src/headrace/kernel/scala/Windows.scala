@@ -1,0 +1,286 @@
+package org.apache.spark.sql.headrace
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, GenericInternalRow, Predicate, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.streaming.StatefulProcessorHandle
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.Platform
+import org.apache.spark.unsafe.types.UTF8String
+
+/** What becomes of a window's earlier results when it gives another one. */
+object PaneMode {
+  val Accumulating = "accumulating"
+  val Discarding = "discarding"
+  val Retracting = "retracting"
+}
+
+/** A window step as declared. Columns of a result: the key's, start, end, the aggregates', then those of the pane. */
+case class WindowStep(
+    name: String,
+    assigner: WindowAssigner,
+    trigger: Trigger,
+    aggregates: AggregateColumns,
+    /** Over key, start, end and aggregates. */
+    conditions: Seq[Expression],
+    panes: String,
+    latenessMs: Long,
+    resultTime: String,
+    resultTimePlusMs: Long,
+    keySchema: StructType,
+    resultSchema: StructType) extends Serializable
+
+/**
+ * Aggregates of event-time windows. An event goes into its windows; after the events of a key in a batch, and whenever the watermark
+ * or the clock gives reason to, the trigger of each window concerned is asked whether to give a result.
+ *
+ * A window lives until the watermark is `latenessMs` past its end. What was not seen by then goes out in a last result; what comes later is late.
+ */
+final class Windows(step: WindowStep) extends Stage {
+  import step._
+
+  @transient private var evaluator: AggregateEvaluator = _
+  @transient private var index: PaneIndex = _
+  @transient private var timers: Timers = _
+  @transient private var predicates: Array[BasePredicate] = _
+  @transient private var context: TriggerContext = _
+  @transient private var row: GenericInternalRow = _
+  @transient private var toUnsafe: UnsafeProjection = _
+  @transient private var keyRow: UnsafeRow = _
+  @transient private var touched: mutable.LinkedHashSet[Pane] = _
+  @transient private var settled: Boolean = _
+
+  private val keyWidth = keySchema.length
+  private val firstAggregate = keyWidth + 2
+  private val firstOfPane = firstAggregate + aggregates.schema.length
+  private val keepsEmitted = panes == PaneMode.Retracting || (panes == PaneMode.Accumulating && assigner.merges)
+
+  override def exactTimers: Boolean = true
+  override def usesClock: Boolean = trigger.usesClock
+
+  override def open(handle: StatefulProcessorHandle, own: Timers): Unit = {
+    timers = own
+    evaluator = aggregates.evaluator()
+    index = new PaneIndex(MapNodeStore.open(handle, name), trigger.slots, evaluator)
+    predicates = conditions.map(c => Predicate.createInterpreted(c): BasePredicate).toArray
+    context = new TriggerContext
+    context.conditions = new Array[Boolean](predicates.length)
+    row = new GenericInternalRow(resultSchema.length)
+    toUnsafe = UnsafeProjection.create(resultSchema)
+    keyRow = new UnsafeRow(keyWidth)
+    touched = mutable.LinkedHashSet.empty
+  }
+
+  override def begin(): Unit = { index.load(); touched.clear(); settled = false; context.now = Long.MinValue }
+
+  override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
+    context.watermark = watermark
+    context.now = math.max(context.now, event.arrived)
+    // What the watermark has closed goes out before late events get into it.
+    if (!settled) { settle(out); settled = true }
+    val accepted = if (assigner.merges) session(event.time) else windows(event.time)
+    if (accepted.isEmpty) event.leave(Routes.Late, Reasons.lateForWindow(event.time, watermark, name))
+    else {
+      accepted.foreach(add(_, event, watermark))
+      event.leave(Routes.Absorbed, null)
+    }
+  }
+
+  private def add(pane: Pane, event: Event, watermark: Long): Unit = {
+    evaluator.update(pane.buffer(evaluator), event.row)
+    pane.count += 1
+    // An event behind the watermark can't hold back the time of the result: that time has been passed already.
+    if (event.time >= watermark) pane.earliest = math.min(pane.earliest, event.time)
+    pane.latest = math.max(pane.latest, event.time)
+    pane.arrived = math.max(pane.arrived, event.arrived)
+    pane.fresh = true
+    pane.dirty = true
+    context.end = pane.end
+    trigger.onEvent(pane.trigger, 0, context)
+    touched += pane
+  }
+
+  private def expiry(end: Long): Long = if (end == Long.MaxValue) end else end + latenessMs
+
+  private def windows(time: Long): Seq[Pane] = {
+    val spans = assigner.assign(time)
+    if (spans.length == 1) window(spans(0)).toSeq else spans.toSeq.flatMap(window)
+  }
+
+  private def window(span: Span): Option[Pane] =
+    if (expiry(span.end) <= context.watermark) None
+    else Some(index.find(span).getOrElse(index.create(span))).filterNot(_.closed)
+
+  /** The one session that an event is in, after it has joined those that it bridges. */
+  private def session(time: Long): Seq[Pane] = {
+    val alone = assigner.assign(time)(0)
+    val met = index.overlapping(alone)
+    val whole = met.foldLeft(alone)((s, p) => Span(math.min(s.start, p.start), math.max(s.end, p.end)))
+    if (expiry(whole.end) <= context.watermark || met.exists(_.closed)) Nil
+    else if (met.isEmpty) Seq(index.create(whole))
+    else {
+      val base = met.find(_.span == whole).getOrElse(met.minBy(_.start))
+      grow(base, whole)
+      met.filterNot(_ eq base).foreach(join(base, _))
+      Seq(base)
+    }
+  }
+
+  /** A session with other bounds is another window: its results count from zero, and those of the old bounds stand no more. */
+  private def grow(pane: Pane, whole: Span): Unit = if (pane.span != whole) {
+    if (pane.emitted != null) { pane.orphans += pane.emitted; pane.emitted = null }
+    pane.start = whole.start
+    pane.end = whole.end
+    pane.index = 0L
+    context.end = pane.end
+    if (pane.end > context.watermark) pane.onTime = false
+    trigger.onMerge(pane.trigger, new Array[Long](pane.trigger.length), 0, context)
+    pane.dirty = true
+  }
+
+  private def join(into: Pane, other: Pane): Unit = {
+    val bytes = other.stored(evaluator)
+    if (bytes != null) evaluator.merge(into.buffer(evaluator), bytes)
+    into.count += other.count
+    into.earliest = math.min(into.earliest, other.earliest)
+    into.latest = math.max(into.latest, other.latest)
+    into.arrived = math.max(into.arrived, other.arrived)
+    into.fresh |= other.fresh
+    if (other.emitted != null) into.orphans += other.emitted
+    into.orphans ++= other.orphans
+    context.end = into.end
+    trigger.onMerge(into.trigger, other.trigger, 0, context)
+    touched -= other
+    index.remove(other)
+  }
+
+  override def finish(watermark: Long, out: Outgoings): Unit = {
+    touched.foreach(look(_, out))
+    schedule(out)
+  }
+
+  override def expire(watermark: Long, out: Outgoings): Unit = {
+    context.watermark = watermark
+    settle(out)
+    schedule(out)
+  }
+
+  override def tick(now: Long, watermark: Long, out: Outgoings): Unit = {
+    context.watermark = watermark
+    context.now = now
+    settle(out)
+    index.clockAt(now).foreach(look(_, out))
+    index.setClock(Long.MaxValue)
+    schedule(out)
+  }
+
+  override def end(): Unit = index.save()
+
+  /** Attends to the windows whose end, or whose end of life, the watermark has reached. */
+  private def settle(out: Outgoings): Unit = index.dueAt(context.watermark).foreach { pane =>
+    if (!pane.closed && !pane.onTime) { look(pane, out); pane.onTime = true; pane.dirty = true }
+    if (expiry(pane.end) <= context.watermark) {
+      if (!pane.closed && pane.fresh) fire(pane, out)
+      index.remove(pane)
+    } else note(pane)
+  }
+
+  private def look(pane: Pane, out: Outgoings): Unit = if (!pane.closed) {
+    context.end = pane.end
+    if (predicates.nonEmpty) {
+      fill(pane)
+      var i = 0
+      while (i < predicates.length) { context.conditions(i) = predicates(i).eval(row); i += 1 }
+    }
+    if (trigger.shouldFire(pane.trigger, 0, context)) fire(pane, out)
+    trigger.looked(pane.trigger, 0, context)
+    pane.dirty = true
+    note(pane)
+  }
+
+  private def note(pane: Pane): Unit = {
+    val due = if (!pane.closed && !pane.onTime && trigger.usesWatermark) pane.end else expiry(pane.end)
+    index.note(pane, due, if (pane.closed) Long.MaxValue else trigger.due(pane.trigger, 0))
+  }
+
+  private def schedule(out: Outgoings): Unit = {
+    if (index.timer <= context.watermark) index.setTimer(TimeTree.NoTimer)
+    val due = index.nextDue
+    if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
+      timers.registerExactly(due)
+      index.setTimer(due)
+    }
+    if (usesClock) {
+      val clock = index.nextClock
+      if (clock < index.clock) { out.noteClock(clock); index.setClock(clock) }
+    }
+  }
+
+  private def fire(pane: Pane, out: Outgoings): Unit = {
+    val watermark = context.watermark
+    context.end = pane.end
+    val timing = if (watermark < pane.end) Windows.Early else if (!pane.onTime) Windows.OnTime else Windows.Late
+    val finished = trigger.onFire(pane.trigger, 0, context)
+    pane.orphans.foreach(out.result(_, Windows.Deleted, this))
+    pane.orphans.clear()
+    if (pane.emitted != null && panes == PaneMode.Retracting) out.result(pane.emitted, Windows.Withdrawn, this)
+    fill(pane)
+    val at = firstOfPane
+    row.update(at, time(pane) * 1000L)
+    row.update(at + 1, pane.index)
+    row.update(at + 2, timing)
+    row.update(at + 3, finished || expiry(pane.end) <= watermark)
+    row.update(at + 4, if (panes == PaneMode.Discarding || pane.index == 0L) Windows.Inserted else Windows.Updated)
+    row.update(at + 5, pane.arrived)
+    val bytes = toUnsafe(row).copy().getBytes
+    out.result(bytes)
+    pane.index += 1
+    if (watermark >= pane.end) pane.onTime = true
+    pane.fresh = false
+    pane.dirty = true
+    if (keepsEmitted) pane.emitted = bytes
+    if (panes == PaneMode.Discarding || finished) pane.clearBuffer()
+    if (finished) { pane.closed = true; pane.emitted = null }
+  }
+
+  /** Another kind of change of a row that went out before. */
+  private[headrace] def again(bytes: Array[Byte], kind: UTF8String): Array[Byte] = {
+    val old = new UnsafeRow(resultSchema.length)
+    old.pointTo(bytes, bytes.length)
+    val copy = new GenericInternalRow(old.toSeq(resultSchema).toArray[Any])
+    copy.update(firstOfPane + 4, kind)
+    toUnsafe(copy).copy().getBytes
+  }
+
+  private def time(pane: Pane): Long = {
+    val end = if (pane.end == Long.MaxValue) pane.latest else pane.end - 1
+    resultTime match {
+      case "end" => end
+      case "earliest" => if (pane.earliest == Long.MaxValue) end else pane.earliest + resultTimePlusMs
+      case "latest" => if (pane.latest == Long.MinValue) end else pane.latest + resultTimePlusMs
+    }
+  }
+
+  /** Key, bounds and aggregates of a window, into `row`. */
+  private def fill(pane: Pane): Unit = {
+    var i = 0
+    while (i < keyWidth) { row.update(i, if (keyRow.isNullAt(i)) null else keyRow.get(i, keySchema(i).dataType)); i += 1 }
+    val bounded = pane.end != Long.MaxValue
+    row.update(keyWidth, if (bounded) pane.start * 1000L else null)
+    row.update(keyWidth + 1, if (bounded) pane.end * 1000L else null)
+    evaluator.results(pane.buffer(evaluator), row, firstAggregate)
+  }
+
+  override def turnTo(key: Array[Byte]): Unit =
+    if (keyWidth > 0) keyRow.pointTo(key, Platform.BYTE_ARRAY_OFFSET + KeyBytes.HashBytes, key.length - KeyBytes.HashBytes)
+}
+
+object Windows {
+  val Early: UTF8String = UTF8String.fromString("early")
+  val OnTime: UTF8String = UTF8String.fromString("on_time")
+  val Late: UTF8String = UTF8String.fromString("late")
+  val Inserted: UTF8String = UTF8String.fromString("+I")
+  val Updated: UTF8String = UTF8String.fromString("+U")
+  val Withdrawn: UTF8String = UTF8String.fromString("-U")
+  val Deleted: UTF8String = UTF8String.fromString("-D")
+}
