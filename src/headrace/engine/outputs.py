@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OBSERVED = "headrace"
+TIMES = "headrace_times"
+"""What a watermark strategy watches: the latest event time of each partition, and how late events come."""
 _COUNTED = {
     "late": Route.LATE,
     "duplicates": Route.DUPLICATE,
