@@ -16,6 +16,9 @@ import org.apache.spark.sql.types.{DataType, LongType, StructField, StructType}
 final class AggregateColumns private (val input: Seq[Attribute], results: Seq[NamedExpression]) extends Serializable {
   val schema: StructType = StructType(results.map(r => StructField(r.name, r.dataType, nullable = true)))
 
+  /** The names of the input columns that the functions use. */
+  val references: Set[String] = results.flatMap(_.references.map(_.name)).toSet
+
   /** One per task: evaluators keep buffers and generated code. */
   def evaluator(): AggregateEvaluator = new AggregateEvaluator(input, results)
 }
