@@ -129,8 +129,7 @@ final class Windows(step: WindowStep) extends Stage {
   /** A session with other bounds is another window: its results count from zero, and those of the old bounds stand no more. */
   private def grow(pane: Pane, whole: Span): Unit = if (pane.span != whole) {
     if (pane.emitted != null) { pane.orphans += pane.emitted; pane.emitted = null }
-    pane.start = whole.start
-    pane.end = whole.end
+    index.resize(pane, whole)
     pane.index = 0L
     context.end = pane.end
     if (pane.end > context.watermark) pane.onTime = false
