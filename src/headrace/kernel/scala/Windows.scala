@@ -225,7 +225,7 @@ final class Windows(step: WindowStep) extends Stage {
     if (pane.emitted != null && panes == PaneMode.Retracting) out.result(pane.emitted, Windows.Withdrawn, this)
     fill(pane)
     val at = firstOfPane
-    row.update(at, time(pane) * 1000L)
+    row.update(at, time(pane).map(t => Long.box(t * 1000L)).orNull)
     row.update(at + 1, pane.index)
     row.update(at + 2, timing)
     row.update(at + 3, finished || expiry(pane.end) <= watermark)
@@ -251,13 +251,14 @@ final class Windows(step: WindowStep) extends Stage {
     toUnsafe(copy).copy().getBytes
   }
 
-  private def time(pane: Pane): Long = {
-    val end = if (pane.end == Long.MaxValue) pane.latest else pane.end - 1
-    resultTime match {
-      case "end" => end
-      case "earliest" => if (pane.earliest == Long.MaxValue) end else pane.earliest + resultTimePlusMs
-      case "latest" => if (pane.latest == Long.MinValue) end else pane.latest + resultTimePlusMs
+  /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
+  private def time(pane: Pane): Option[Long] = {
+    val event = resultTime match {
+      case "end" => None
+      case "earliest" => Option.when(pane.earliest != Long.MaxValue)(pane.earliest + resultTimePlusMs)
+      case "latest" => Option.when(pane.latest != Long.MinValue)(pane.latest + resultTimePlusMs)
     }
+    event.orElse(Option.when(pane.end != Long.MaxValue)(pane.end - 1))
   }
 
   /** Key, bounds and aggregates of a window, into `row`. */
