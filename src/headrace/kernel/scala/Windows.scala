@@ -81,7 +81,11 @@ final class Windows(step: WindowStep) extends Stage {
     val accepted = if (assigner.merges) session(event.time) else windows(event.time)
     if (accepted.isEmpty) event.leave(Routes.Late, Reasons.lateForWindow(event.time, watermark, name))
     else {
-      accepted.foreach(add(_, event, watermark))
+      try accepted.foreach(add(_, event, watermark))
+      catch {
+        // The event goes to the dead letters: a window that was made for it must not stay behind without contents.
+        case problem: ArithmeticException => accepted.filter(_.untouched).foreach(index.remove); throw problem
+      }
       event.leave(Routes.Absorbed, null)
     }
   }
@@ -135,6 +139,7 @@ final class Windows(step: WindowStep) extends Stage {
     if (pane.end > context.watermark) pane.onTime = false
     trigger.onMerge(pane.trigger, new Array[Long](pane.trigger.length), 0, context)
     pane.dirty = true
+    touched += pane
   }
 
   private def join(into: Pane, other: Pane): Unit = {
