@@ -32,6 +32,8 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
   var dirty = false
 
   def span: Span = Span(start, end)
+  /** No event has ever gone into it. */
+  def untouched: Boolean = arrived == Long.MinValue
 
   def buffer(evaluator: AggregateEvaluator): InternalRow = {
     if (live == null) { live = if (bytes == null) evaluator.empty() else evaluator.load(bytes); bytes = null }

@@ -113,17 +113,23 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
     changed = true
   }
 
-  /** Notes when a window wants attention, and its bounds, which grow when sessions merge. */
+  /** Notes when a window wants attention. */
   def note(pane: Pane, due: Long, clockDue: Long): Unit = {
-    val e = entries.find(_.id == pane.id).get
-    if (e.start != pane.start || e.end != pane.end || e.due != due || e.clock != clockDue) {
-      e.start = pane.start
-      e.end = pane.end
-      e.due = due
-      e.clock = clockDue
-      changed = true
-    }
+    val e = entry(pane)
+    if (e.due != due || e.clock != clockDue) { e.due = due; e.clock = clockDue; changed = true }
   }
+
+  /** Gives a session other bounds; at once, since the next event of the batch is looked up by them. */
+  def resize(pane: Pane, span: Span): Unit = {
+    val e = entry(pane)
+    e.start = span.start
+    e.end = span.end
+    pane.start = span.start
+    pane.end = span.end
+    changed = true
+  }
+
+  private def entry(pane: Pane): Entry = entries.find(_.id == pane.id).get
 
   private def pane(e: Entry): Pane = loaded.getOrElseUpdate(e.id, {
     val pane = new Pane(e.id, e.start, e.end, slots)

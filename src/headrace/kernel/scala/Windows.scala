@@ -81,7 +81,11 @@ final class Windows(step: WindowStep) extends Stage {
     val accepted = if (assigner.merges) session(event.time) else windows(event.time)
     if (accepted.isEmpty) event.leave(Routes.Late, Reasons.lateForWindow(event.time, watermark, name))
     else {
-      accepted.foreach(add(_, event, watermark))
+      try accepted.foreach(add(_, event, watermark))
+      catch {
+        // The event goes to the dead letters: a window that was made for it must not stay behind without contents.
+        case problem: ArithmeticException => accepted.filter(_.untouched).foreach(index.remove); throw problem
+      }
       event.leave(Routes.Absorbed, null)
     }
   }
@@ -129,13 +133,13 @@ final class Windows(step: WindowStep) extends Stage {
   /** A session with other bounds is another window: its results count from zero, and those of the old bounds stand no more. */
   private def grow(pane: Pane, whole: Span): Unit = if (pane.span != whole) {
     if (pane.emitted != null) { pane.orphans += pane.emitted; pane.emitted = null }
-    pane.start = whole.start
-    pane.end = whole.end
+    index.resize(pane, whole)
     pane.index = 0L
     context.end = pane.end
     if (pane.end > context.watermark) pane.onTime = false
     trigger.onMerge(pane.trigger, new Array[Long](pane.trigger.length), 0, context)
     pane.dirty = true
+    touched += pane
   }
 
   private def join(into: Pane, other: Pane): Unit = {
@@ -226,7 +230,7 @@ final class Windows(step: WindowStep) extends Stage {
     if (pane.emitted != null && panes == PaneMode.Retracting) out.result(pane.emitted, Windows.Withdrawn, this)
     fill(pane)
     val at = firstOfPane
-    row.update(at, time(pane) * 1000L)
+    row.update(at, time(pane).map(t => Long.box(t * 1000L)).orNull)
     row.update(at + 1, pane.index)
     row.update(at + 2, timing)
     row.update(at + 3, finished || expiry(pane.end) <= watermark)
@@ -252,13 +256,14 @@ final class Windows(step: WindowStep) extends Stage {
     toUnsafe(copy).copy().getBytes
   }
 
-  private def time(pane: Pane): Long = {
-    val end = if (pane.end == Long.MaxValue) pane.latest else pane.end - 1
-    resultTime match {
-      case "end" => end
-      case "earliest" => if (pane.earliest == Long.MaxValue) end else pane.earliest + resultTimePlusMs
-      case "latest" => if (pane.latest == Long.MinValue) end else pane.latest + resultTimePlusMs
+  /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
+  private def time(pane: Pane): Option[Long] = {
+    val event = resultTime match {
+      case "end" => None
+      case "earliest" => Option.when(pane.earliest != Long.MaxValue)(pane.earliest + resultTimePlusMs)
+      case "latest" => Option.when(pane.latest != Long.MinValue)(pane.latest + resultTimePlusMs)
     }
+    event.orElse(Option.when(pane.end != Long.MaxValue)(pane.end - 1))
   }
 
   /** Key, bounds and aggregates of a window, into `row`. */
