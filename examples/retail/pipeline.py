@@ -1,4 +1,4 @@
-"""Takings per store and hour, by when a sale was made, though card readers report it up to a quarter of an hour later."""
+"""Takings per store and hour, by when a sale was made, though card readers report it a quarter of an hour later."""
 
 from __future__ import annotations
 
