@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
+import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, GenericInternalRow, Predicate, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.streaming.StatefulProcessorHandle
@@ -81,13 +82,17 @@ final class Windows(step: WindowStep) extends Stage {
     val accepted = if (assigner.merges) session(event.time) else windows(event.time)
     if (accepted.isEmpty) event.leave(Routes.Late, Reasons.lateForWindow(event.time, watermark, name))
     else {
-      accepted.foreach(add(_, event, watermark))
+      try accepted.foreach(add(_, event, watermark))
+      catch { case failure: RowFailure => accepted.foreach(giveUp); throw failure }
       event.leave(Routes.Absorbed, null)
     }
   }
 
   private def add(pane: Pane, event: Event, watermark: Long): Unit = {
-    evaluator.update(pane.buffer(evaluator), event.row)
+    val buffer = pane.buffer(evaluator)
+    // The expressions in an aggregate are the user's, and may fail on a row in any way: a cast, a division, an index.
+    try evaluator.update(buffer, event.row) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+    pane.isNew = false
     pane.count += 1
     // An event behind the watermark can't hold back the time of the result: that time has been passed already.
     if (event.time >= watermark) pane.earliest = math.min(pane.earliest, event.time)
@@ -99,6 +104,9 @@ final class Windows(step: WindowStep) extends Stage {
     trigger.onEvent(pane.trigger, 0, context)
     touched += pane
   }
+
+  /** After an event that failed: a window made for it goes, and one that was there is looked at, since a session may have grown. */
+  private def giveUp(pane: Pane): Unit = if (pane.isNew) index.remove(pane) else touched += pane
 
   private def expiry(end: Long): Long = if (end == Long.MaxValue) end else end + latenessMs
 
