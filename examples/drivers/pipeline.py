@@ -21,7 +21,7 @@ speeds = (
         "speed-per-5m",
         hr.tumbling("5m"),
         # Way by time, not the mean of the pings' speeds: pings are not evenly spaced.
-        kmh=F.sum("metres") / F.sum("seconds") * 3.6,
+        kmh=F.try_divide(F.sum("metres"), F.sum("seconds")) * 3.6,
         pings=F.count("*"),
         # On time without the pings of those in tunnels; then one restatement per flush, not one per ping.
         trigger=hr.after_watermark(late=hr.after_processing_time("10s")),
