@@ -109,6 +109,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       }
     } catch {
       case problem: ArithmeticException => event.leave(Routes.DeadLetter, Reasons.failed(problem))
+      case failure: RowFailure => event.leave(Routes.DeadLetter, Reasons.failed(failure.getCause))
     }
     if (event.route != Routes.Absorbed) {
       // The projection writes into one buffer, and `getBytes` may hand out that buffer itself: hence the copy.

@@ -30,10 +30,10 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
   private var live: InternalRow = _
   private var bytes: Array[Byte] = _
   var dirty = false
+  /** Made for an event that has not gone in yet. */
+  var isNew = true
 
   def span: Span = Span(start, end)
-  /** No event has ever gone into it. */
-  def untouched: Boolean = arrived == Long.MinValue
 
   def buffer(evaluator: AggregateEvaluator): InternalRow = {
     if (live == null) { live = if (bytes == null) evaluator.empty() else evaluator.load(bytes); bytes = null }
@@ -63,6 +63,7 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
   }
 
   def read(in: ByteBuffer): Unit = {
+    isNew = false
     val flags = in.get()
     closed = (flags & 1) != 0
     onTime = (flags & 2) != 0

@@ -15,7 +15,9 @@ object Reasons {
 
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
-  def failed(problem: Throwable): String = s"${problem.getClass.getSimpleName}: ${problem.getMessage}"
+  /** Spark says in further lines where in its own code the expression was made: of no use here. */
+  def failed(problem: Throwable): String =
+    s"${problem.getClass.getSimpleName}: ${String.valueOf(problem.getMessage).linesIterator.nextOption().getOrElse("")}"
 
   private def span(millis: Long): String = Duration.ofMillis(millis).toString.stripPrefix("PT").toLowerCase
 }

@@ -27,8 +27,9 @@ final class ResultRow(keySchema: StructType, resultSchema: StructType, evaluator
     evaluator.results(buffer, row, keyWidth + 2)
   }
 
-  def pane(time: Long, index: Long, timing: UTF8String, last: Boolean, kind: UTF8String, arrived: Long): Unit = {
-    row.update(firstOfPane, time * 1000L)
+  /** A window without an end may have no time. */
+  def pane(time: Option[Long], index: Long, timing: UTF8String, last: Boolean, kind: UTF8String, arrived: Long): Unit = {
+    row.update(firstOfPane, time.map(t => Long.box(t * 1000L)).orNull)
     row.update(firstOfPane + 1, index)
     row.update(firstOfPane + 2, timing)
     row.update(firstOfPane + 3, last)

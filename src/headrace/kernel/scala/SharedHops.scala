@@ -48,7 +48,9 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     } else {
       val span = Span(start, start + slice)
       val pane = index.find(span).getOrElse(index.create(span))
-      evaluator.update(pane.buffer(evaluator), event.row)
+      try evaluator.update(pane.buffer(evaluator), event.row)
+      catch { case failure: RowFailure => if (pane.isNew) index.remove(pane); throw failure }
+      pane.isNew = false
       pane.arrived = math.max(pane.arrived, event.arrived)
       pane.dirty = true
       touched += start
@@ -104,7 +106,7 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     val before = index.told(end)
     val last = !restates || end + latenessMs <= now
     result.fill(end - size, end, buffer)
-    result.pane(end - 1, before, if (before == 0L) Windows.OnTime else Windows.Late, last,
+    result.pane(Some(end - 1), before, if (before == 0L) Windows.OnTime else Windows.Late, last,
       if (before == 0L) Windows.Inserted else Windows.Updated, arrived)
     out.result(result.bytes)
     if (!last) index.tell(end, before + 1)

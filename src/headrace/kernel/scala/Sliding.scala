@@ -57,11 +57,14 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit =
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
     else {
+      val row = storedRow(event.row)
+      // An event on which an aggregate fails must not get into the tree, whose summaries it would break.
+      evaluator.update(evaluator.empty(), row)
       events.prune(watermark - sizeMs)
-      events.insert(event.time, storedRow(event.row))
+      events.insert(event.time, row)
       events.query(event.time - sizeMs, event.time, wanted)
       result.fill(event.time - sizeMs, event.time, measure.buffer)
-      result.pane(event.time, 0L, Windows.OnTime, last = true, Windows.Inserted, event.arrived)
+      result.pane(Some(event.time), 0L, Windows.OnTime, last = true, Windows.Inserted, event.arrived)
       result.row.values.copyToArray(event.results)
     }
 

@@ -18,6 +18,9 @@ final class Event(resultWidth: Int) {
   def leave(newRoute: Int, why: String): Unit = { route = newRoute; reason = why }
 }
 
+/** An expression of the user's failed on a row: the row is a dead letter. */
+final class RowFailure(problem: Throwable) extends RuntimeException(problem)
+
 /**
  * One fused step of a keyed operator. Spark calls the operator key by key; the operator tells each stage when a key
  * begins and ends, hands it the rows in log order, and lets it expire what a timer has made obsolete.
