@@ -24,7 +24,7 @@ demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, R
 	@exec $(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test: $(READY) ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
-	@exec $(BIN)/python -m pytest -q --durations=10 $(ARGS)
+	@exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-n 2 --dist loadfile)
 
 check: $(READY) ## ruff, mypy --strict, import-linter
 	@failed=; for tool in 'ruff check' 'ruff format --check' 'mypy --strict' lint-imports; do \

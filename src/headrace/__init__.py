@@ -6,6 +6,9 @@
 Importing it loads neither Spark nor Kafka: a pipeline is declared and checked before anything heavy starts.
 """
 
+from importlib import import_module
+from types import ModuleType
+
 from headrace import deferred as _deferred
 from headrace.functions import speed_kmh
 from headrace.pipeline import (
@@ -78,3 +81,10 @@ __all__ = [
 ]
 
 _deferred.install()
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`hr.testing` without an import of its own; loaded only when it is used."""
+    if name == "testing":
+        return import_module("headrace.testing")
+    raise AttributeError(f"module `headrace` has no attribute `{name}`")
