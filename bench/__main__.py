@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHES = ("bench.latency", "bench.replay", "bench.window_population")
+BENCHES = ("bench.latency", "bench.replay", "bench.window_population", "bench.windows", "bench.early_windows")
 
 if __name__ == "__main__":
     for module in BENCHES:

@@ -64,6 +64,16 @@ class Checkpoint:
         """The identity under which the query writes to Kafka: another checkpoint is another writer."""
         return f"headrace.{query.name}.{self.id}"
 
+    def read_offsets(self, query: QueryPlan) -> dict[str, dict[str, int]]:
+        """How far the query had read, by topic and partition, when it last committed."""
+        commits = (Path(self.location(query)) / "commits").glob("[0-9]*")
+        last = max((int(file.name) for file in commits), default=None)
+        if last is None:
+            return {}
+        lines = (Path(self.location(query)) / "offsets" / str(last)).read_text().splitlines()
+        offsets: dict[str, dict[str, int]] = json.loads(lines[-1])
+        return offsets
+
     @property
     def generation(self) -> str:
         """Within one, a batch number names one input: what the transactional sink's markers are about."""

@@ -20,6 +20,8 @@ class Control:
 
     topic: str
     claims: bool
+    partitions: tuple[int, ...] = ()
+    """Those of the data's topic, to be watched; none if somebody else claims."""
 
 
 def needs_clock(query: QueryPlan) -> bool:
@@ -38,6 +40,16 @@ def needs_claims(query: QueryPlan) -> bool:
 def needs_control(query: QueryPlan) -> bool:
     """Whether the query reads control records at all."""
     return needs_clock(query) or needs_claims(query)
+
+
+def control_topic(query: QueryPlan, checkpoint: str) -> str:
+    """A query's own, for each checkpoint another: what was claimed in one run is nothing to another."""
+    return f"headrace.{query.name}.{checkpoint}.control"
+
+
+def is_control(topic: str) -> bool:
+    """Whether a topic has control records."""
+    return topic.startswith("headrace.") and topic.endswith(".control")
 
 
 def claim(event_time_ms: int | None) -> bytes | None:

@@ -9,12 +9,13 @@ from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.control import Control
-from headrace.engine.outputs import to_records
+from headrace.engine.outputs import TIMES, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful
 from headrace.engine.source import to_rows, with_event_time
 from headrace.errors import UnsupportedStepError
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, Window, WithColumn
+from headrace.pipeline.watermarks import Adaptive
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -85,6 +86,7 @@ def _operator(
 ) -> DataFrame:
     assert query.event_time is not None
     if control is not None and control.claims:
+        rows = _watched(rows, query.event_time, control)
         # Only what is claimed moves the watermark; events do not.
         claimed, delay = F.timestamp_millis(F.col(hidden.CLAIM)), 0
     else:
@@ -107,6 +109,21 @@ def _operator(
         },
         windowed,
     )
+
+
+def _watched(rows: DataFrame, time: EventTime, control: Control) -> DataFrame:
+    """Spark tells after each batch what it saw here."""
+    if not control.partitions:
+        return rows
+    event_time = F.when(F.col(hidden.ROUTE) == Route.RESULT.value, F.col(hidden.TIME))
+    lag = F.col(hidden.TIMESTAMP) - event_time
+    seen = [
+        F.max(F.when(F.col(hidden.PARTITION) == number, event_time)).alias(f"p{number}")
+        for number in control.partitions
+    ]
+    if isinstance(time.watermark, Adaptive):
+        seen += [F.min(lag).alias("least_lag"), F.percentile_approx(lag, time.watermark.quantile).alias("most_lag")]
+    return rows.observe(TIMES, *seen)
 
 
 def _dedupe(step: Dedupe) -> dict[str, Any]:

@@ -15,11 +15,14 @@ from headrace.engine import hidden
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
+from headrace.pipeline.windows import WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OBSERVED = "headrace"
+TIMES = "headrace_times"
+"""What a watermark strategy watches: the latest event time of each partition, and how late events come."""
 _COUNTED = {
     "late": Route.LATE,
     "duplicates": Route.DUPLICATE,
@@ -171,7 +174,8 @@ def _headers(branch: Branch, query: QueryPlan) -> Column:
     def header(name: str, value: Column) -> Column:
         return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
-    if query.window is not None and branch.route is Route.RESULT:
+    panes = query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
+    if panes and branch.route is Route.RESULT:
         identity, caused = _pane(query), F.col(hidden.ARRIVED)
     else:
         place = (F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.control import is_control
 from headrace.engine.outputs import OBSERVED
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
         query=progress.get("name") or "",
         mode=mode,
         batch=progress["batchId"],
-        input_rows=progress.get("numInputRows") or 0,
+        input_rows=(progress.get("numInputRows") or 0) - _control_rows(progress.get("sources") or []),
         rows_per_second=round(progress.get("processedRowsPerSecond") or 0.0, 1),
         lag=_lag(progress.get("sources") or []),
         # Spark says 1970 where there is no watermark yet.
@@ -98,6 +99,17 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
     )
 
 
+def _control_rows(sources: list[dict[str, Any]]) -> int:
+    rows = 0
+    for source in sources:
+        start, end = source.get("startOffset"), source.get("endOffset")
+        for topic, partitions in (end if isinstance(end, dict) else {}).items():
+            if is_control(topic):
+                before = (start if isinstance(start, dict) else {}).get(topic, {})
+                rows += sum(offset - before.get(partition, 0) for partition, offset in partitions.items())
+    return rows
+
+
 def _lag(sources: list[dict[str, Any]]) -> int | None:
     behind: list[int] = []
     for source in sources:
@@ -105,13 +117,17 @@ def _lag(sources: list[dict[str, Any]]) -> int | None:
         if not isinstance(end, dict) or not isinstance(latest, dict):
             return None
         for topic, partitions in latest.items():
+            if is_control(topic):
+                continue
             for partition, offset in partitions.items():
                 behind.append(max(0, offset - end.get(topic, {}).get(partition, 0)))
     return sum(behind)
 
 
-def spark_listener(mode: Callable[[], str], listener: Listener) -> StreamingQueryListener:
-    """Spark's listener that turns every progress event into a record."""
+def spark_listener(
+    mode: Callable[[], str], listener: Listener, raw: Callable[[dict[str, Any]], None]
+) -> StreamingQueryListener:
+    """Spark's listener that turns every progress event into a record; `raw` gets it as Spark tells it."""
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -125,7 +141,9 @@ def spark_listener(mode: Callable[[], str], listener: Listener) -> StreamingQuer
             pass
 
         def onQueryProgress(self, event: QueryProgressEvent) -> None:
-            listener(from_spark(json.loads(event.progress.json), mode()))
+            progress = json.loads(event.progress.json)
+            raw(progress)
+            listener(from_spark(progress, mode()))
 
         def onQueryIdle(self, event: QueryIdleEvent) -> None:
             pass

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
+from headrace.engine.control import Control, control_topic, needs_claims, needs_control
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
+from headrace.engine.timekeeper import Timekeeper
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
 
@@ -61,6 +63,7 @@ class Run:
         self._queries: list[tuple[QueryPlan, StreamingQuery]] = []
         self._stopping = threading.Event()
         self._checkpoint: Checkpoint | None = None
+        self._timekeepers: dict[str, Timekeeper] = {}
         self.plans = plan_queries(pipeline)
 
     @property
@@ -75,10 +78,13 @@ class Run:
         try:
             state_partitions = self._checkpoint.state_partitions
             # Real-time mode runs all tasks of all queries at the same time.
-            slots = sum(partitions[q.read.topic] + (state_partitions if q.stateful else 0) for q in self.plans)
+            control = {q.name: state_partitions if needs_control(q) else 0 for q in self.plans}
+            slots = sum(
+                partitions[q.read.topic] + control[q.name] + (state_partitions if q.stateful else 0) for q in self.plans
+            )
             self._spark = self._given or self._open_session(slots, state_partitions)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
-            self._spark_listener = spark_listener(lambda: self.phase.value, self._on_record)
+            self._spark_listener = spark_listener(lambda: self.phase.value, self._on_record, self._on_raw)
             self._spark.streams.addListener(self._spark_listener)
             with self._explained():
                 self._start_queries()
@@ -91,6 +97,7 @@ class Run:
         with self._explained():
             while not self._stopping.is_set():
                 if not self._all_active():
+                    self._close_timekeepers()
                     if self.mode is Mode.REPLAY:
                         return
                     if self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH:
@@ -105,6 +112,7 @@ class Run:
     def close(self) -> None:
         """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
         self._stopping.set()
+        self._close_timekeepers()
         with self._unless_jvm_ends():
             self._stop_queries()
         self._queries = []
@@ -161,8 +169,11 @@ class Run:
             self._checkpoint.begin_realtime()
         for plan in self.plans:
             max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
-            records = read_records(self._spark, plan.read, self._bootstrap, max_rows)
-            lowered = lower(records, plan)
+            control = self._keep_time(plan)
+            records = read_records(
+                self._spark, plan.read, self._bootstrap, max_rows, None if control is None else control.topic
+            )
+            lowered = lower(records, plan, control)
             self._checkpoint.check_types(plan, lowered.state_types)
             self._queries.append((plan, self._write(lowered.records, plan)))
         for plan, query in self._queries:
@@ -194,15 +205,18 @@ class Run:
             .option("generation", self._checkpoint.generation)
             .option("marker.topic", plan.read.topic)
         )
-        if self.phase is Mode.REPLAY or self.mode is Mode.AUTO:
+        # Available-now fixes its input when it starts: claims that are made on the way would never be read.
+        if self._ends() and not needs_claims(plan):
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._settings.batch_interval_ms} milliseconds").start()
 
     def _await_work(self, query: StreamingQuery) -> None:
-        """Until the first batch runs: only then does a real-time query read."""
+        """Until it is ready; in real time that is when the first batch runs, for only then does it read."""
         assert self._spark is not None
         tracker = self._spark.sparkContext.statusTracker()
         while query.isActive and not self._stopping.is_set():
+            if self.phase is not Mode.REALTIME and not query.status["message"].startswith("Initializing"):
+                return
             stages = (tracker.getStageInfo(i) for i in tracker.getActiveStageIds())
             if any(s is not None and s.numActiveTasks > 0 for s in stages) or query.lastProgress is not None:
                 return
@@ -240,8 +254,42 @@ class Run:
         except (Py4JError, OSError):
             return True
 
+    def _ends(self) -> bool:
+        """Whether what runs now ends by itself, at the end of what is in the log."""
+        return self.phase is Mode.REPLAY or (self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH)
+
+    def _keep_time(self, plan: QueryPlan) -> Control | None:
+        """Start the query's timekeeper, if it needs one."""
+        assert self._checkpoint is not None
+        if not needs_control(plan):
+            return None
+        slots = self._checkpoint.state_partitions
+        topics = Topics(self._bootstrap)
+        topic = control_topic(plan, self._checkpoint.id)
+        topics.ensure(topic, partitions=slots)
+        ends = topics.end_offsets(plan.read.topic)
+        keeper = Timekeeper(plan, self._bootstrap, topic, slots, ends, self._checkpoint.read_offsets(plan))
+        keeper.start(live=not self._ends())
+        self._timekeepers[plan.name] = keeper
+        return Control(topic, claims=needs_claims(plan), partitions=tuple(ends))
+
+    def _close_timekeepers(self) -> None:
+        for keeper in self._timekeepers.values():
+            keeper.close()
+        self._timekeepers = {}
+
+    def _on_raw(self, progress: dict[str, Any]) -> None:
+        keeper = self._timekeepers.get(progress.get("name") or "")
+        if keeper is not None:
+            keeper.on_progress(progress)
+
     def _all_active(self) -> bool:
         self._raise_failure()
+        if self._ends():
+            for plan, query in self._queries:
+                keeper = self._timekeepers.get(plan.name)
+                if query.isActive and needs_claims(plan) and keeper is not None and keeper.finished():
+                    query.stop()
         return any(query.isActive for _, query in self._queries)
 
     def _raise_failure(self) -> None:

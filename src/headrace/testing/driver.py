@@ -116,7 +116,7 @@ class Driver:
     ) -> None:
         """Put rows into a topic as one batch, stamped with the clock, and let the pipeline work them off.
 
-        A dict becomes JSON, with times in ISO form; text and bytes are payloads as they are; None is no value at all.
+        A dict becomes JSON, with times in ISO form; text and bytes are payloads as they are, None is a null payload.
         """
         self._known(topic)
         for row in rows:

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.headrace
 
+import scala.util.control.NonFatal
+
 import org.apache.spark.sql.{Column, DataFrame}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
@@ -15,6 +17,9 @@ import org.apache.spark.sql.types.{DataType, LongType, StructField, StructType}
  */
 final class AggregateColumns private (val input: Seq[Attribute], results: Seq[NamedExpression]) extends Serializable {
   val schema: StructType = StructType(results.map(r => StructField(r.name, r.dataType, nullable = true)))
+
+  /** The names of the input columns that the functions use. */
+  val references: Set[String] = results.flatMap(_.references.map(_.name)).toSet
 
   /** One per task: evaluators keep buffers and generated code. */
   def evaluator(): AggregateEvaluator = new AggregateEvaluator(input, results)
@@ -117,7 +122,11 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
     buffer
   }
 
-  def update(buffer: InternalRow, row: InternalRow): Unit = {
+  /** The expressions in an aggregate are the user's, and may fail on a row in any way: a cast, a division, an index. */
+  def update(buffer: InternalRow, row: InternalRow): Unit =
+    try add(buffer, row) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
+  private def add(buffer: InternalRow, row: InternalRow): Unit = {
     updating.target(buffer)(joined(buffer, row))
     var i = 0
     while (i < imperative.length) {

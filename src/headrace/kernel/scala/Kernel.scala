@@ -120,7 +120,7 @@ private final class FusedSteps(
     new Rolling(spec.get("name").asText, schema, windows, latest, first)
   }
 
-  private def window(spec: JsonNode): Windows = {
+  private def window(spec: JsonNode): Stage = {
     val names = Kernel.strings(spec.get("aggregates"))
     val aggregates = AggregateColumns.of(rows, names.map(n => windowColumns.get(s"aggregate:$n").as(n)))
     val bounds = Seq("window_start", "window_end").map(StructField(_, TimestampType))
@@ -129,18 +129,44 @@ private final class FusedSteps(
       StructField("window_time", TimestampType), StructField("pane_index", LongType), StructField("pane_timing", StringType),
       StructField("is_last", BooleanType), StructField("row_kind", StringType), StructField(Kernel.Arrived, LongType)))
       .map(_.copy(nullable = true))
-    new Windows(WindowStep(
+    def step(using: AggregateColumns, assigner: WindowAssigner): WindowStep = WindowStep(
       spec.get("name").asText,
-      WindowAssigner.of(spec.get("windows")),
+      assigner,
       Trigger.of(spec.get("trigger")),
-      aggregates,
+      using,
       conditions(spec.get("conditions").asInt, StructType(seen.map(_.copy(nullable = true)))),
       spec.get("panes").asText,
       spec.get("latenessMs").asLong,
       spec.get("resultTime").asText,
       spec.get("resultTimePlusMs").asLong,
       keySchema,
-      resultSchema))
+      resultSchema)
+    val windows = spec.get("windows")
+    if (windows.get("kind").asText == "sliding") {
+      // Events are kept for as long as a window may need them: only the columns that the aggregates use.
+      val used = schema.fieldNames.toIndexedSeq.filter(aggregates.references)
+      val named = names.map(n => windowColumns.get(s"aggregate:$n").as(n))
+      val stored = if (used.isEmpty) schema.fieldNames.toIndexedSeq.take(1) else used
+      val reduced = AggregateColumns.of(rows.select(stored.map(c => F.col(s"`$c`")): _*), named)
+      new Sliding(step(reduced, Everything), windows.get("sizeMs").asLong, schema, stored.map(schema.fieldIndex).toArray)
+    } else {
+      val whole = step(aggregates, WindowAssigner.of(windows))
+      (whole.assigner, whole.trigger) match {
+        case (hops: Aligned, Sharable(restates)) if hops.slide < hops.size && whole.panes == PaneMode.Accumulating && whole.resultTime == "end" =>
+          new SharedHops(whole, hops, restates)
+        case _ => new Windows(whole)
+      }
+    }
+  }
+
+  /** Triggers with a result at the end and, if at all, one for each batch of late events: whether they have those. */
+  private object Sharable {
+    def unapply(trigger: Trigger): Option[Boolean] = trigger match {
+      case Repeat(t) => t match { case AfterWatermark(None, None) => Some(true); case other => unapply(other) }
+      case AfterWatermark(None, None) => Some(false)
+      case AfterWatermark(None, Some(Repeat(AfterCount(1)))) => Some(true)
+      case _ => None
+    }
   }
 
   /** Resolved by Spark against a table of the same columns, then bound to their positions. */

@@ -2,8 +2,6 @@ package org.apache.spark.sql.headrace
 
 import scala.collection.mutable.ArrayBuffer
 
-import org.apache.spark.unsafe.types.UTF8String
-
 /** What leaves the operator while it works on a key: the rows, and the wish to be called when the clock has come so far. */
 final class Outgoings(clock: Clock) {
   private val rows = new ArrayBuffer[Outgoing]
@@ -13,7 +11,6 @@ final class Outgoings(clock: Clock) {
   def add(row: Outgoing): Unit = rows += row
   /** A row that a stage made itself. */
   def result(bytes: Array[Byte]): Unit = rows += Outgoing(Routes.Result, null, bytes, null)
-  def result(bytes: Array[Byte], kind: UTF8String, step: Windows): Unit = result(step.again(bytes, kind))
   def noteClock(time: Long): Unit = clock.note(current, time)
 
   def take(): Iterator[Outgoing] = {

@@ -23,8 +23,15 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
   /** The processing time that is noted with the clock; Long.MaxValue if none is. */
   var clock: Long = Long.MaxValue
 
+  /** How far the watermark had come when windows were last attended to; Long.MinValue if never. */
+  var settled: Long = Long.MinValue
+  /** Of windows that may be told again: how often they were, by their end. */
+  private val tellings = mutable.LongMap.empty[Long]
+
   def load(): Unit = {
     entries.clear()
+    tellings.clear()
+    settled = Long.MinValue
     loaded.clear()
     changed = false
     val bytes = store.get(0L)
@@ -37,7 +44,10 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
       nextId = in.getLong()
       timer = in.getLong()
       clock = in.getLong()
+      settled = in.getLong()
       var left = in.getInt()
+      while (left > 0) { tellings.update(in.getLong(), in.getLong()); left -= 1 }
+      left = in.getInt()
       while (left > 0) {
         entries += new Entry(in.getLong(), in.getLong(), in.getLong(), in.getLong(), in.getLong())
         left -= 1
@@ -57,6 +67,9 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
       writer.putLong(nextId)
       writer.putLong(timer)
       writer.putLong(clock)
+      writer.putLong(settled)
+      writer.putInt(tellings.size)
+      tellings.foreach { case (end, times) => writer.putLong(end); writer.putLong(times) }
       writer.putInt(entries.length)
       entries.foreach { e =>
         writer.putLong(e.id); writer.putLong(e.start); writer.putLong(e.end); writer.putLong(e.due); writer.putLong(e.clock)
@@ -68,6 +81,12 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
   def setTimer(time: Long): Unit = if (timer != time) { timer = time; changed = true }
   def setClock(time: Long): Unit = if (clock != time) { clock = time; changed = true }
 
+  def setSettled(time: Long): Unit = if (settled < time) { settled = time; changed = true }
+  def told(end: Long): Long = tellings.getOrElse(end, 0L)
+  def tell(end: Long, times: Long): Unit = { tellings.update(end, times); changed = true }
+  def forget(upTo: Long): Unit = tellings.filterInPlace((end, _) => end > upTo)
+  def spans: Seq[Span] = entries.map(e => Span(e.start, e.end)).toSeq
+
   def nextDue: Long = entries.foldLeft(Long.MaxValue)((least, e) => math.min(least, e.due))
   def nextClock: Long = entries.foldLeft(Long.MaxValue)((least, e) => math.min(least, e.clock))
 
@@ -77,7 +96,6 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
   def dueAt(watermark: Long): Seq[Pane] = entries.filter(_.due <= watermark).sortBy(_.end).map(pane).toSeq
   def clockAt(now: Long): Seq[Pane] = entries.filter(_.clock <= now).map(pane).toSeq
   def overlapping(span: Span): Seq[Pane] = entries.filter(e => e.start < span.end && span.start < e.end).map(pane).toSeq
-  def all: Seq[Pane] = entries.sortBy(_.start).map(pane).toSeq
 
   def create(span: Span): Pane = {
     val pane = new Pane(nextId, span.start, span.end, slots)
@@ -95,17 +113,23 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
     changed = true
   }
 
-  /** Notes when a window wants attention, and its bounds, which grow when sessions merge. */
+  /** Notes when a window wants attention. */
   def note(pane: Pane, due: Long, clockDue: Long): Unit = {
-    val e = entries.find(_.id == pane.id).get
-    if (e.start != pane.start || e.end != pane.end || e.due != due || e.clock != clockDue) {
-      e.start = pane.start
-      e.end = pane.end
-      e.due = due
-      e.clock = clockDue
-      changed = true
-    }
+    val e = entry(pane)
+    if (e.due != due || e.clock != clockDue) { e.due = due; e.clock = clockDue; changed = true }
   }
+
+  /** Gives a session other bounds; at once, since the next event of the batch is looked up by them. */
+  def resize(pane: Pane, span: Span): Unit = {
+    val e = entry(pane)
+    e.start = span.start
+    e.end = span.end
+    pane.start = span.start
+    pane.end = span.end
+    changed = true
+  }
+
+  private def entry(pane: Pane): Entry = entries.find(_.id == pane.id).get
 
   private def pane(e: Entry): Pane = loaded.getOrElseUpdate(e.id, {
     val pane = new Pane(e.id, e.start, e.end, slots)

@@ -47,13 +47,16 @@ final class Aligned(val size: Long, val slide: Long, val offset: Long) extends W
 /** Windows of whole days by the wall clock of a zone: 23 or 25 hours long when the clocks change. */
 final class AlignedLocally(size: Long, slide: Long, offset: Long, zone: String) extends WindowAssigner {
   @transient private lazy val id = ZoneId.of(zone)
+  private val aligned = new Aligned(size, slide, offset)
 
   override def assign(time: Long): Array[Span] = {
     // A wall clock as if it were UTC, so that days have 24 hours while windows are found.
     val wall = LocalDateTime.ofInstant(Instant.ofEpochMilli(time), id).toInstant(ZoneOffset.UTC).toEpochMilli
-    new Aligned(size, slide, offset).assign(wall)
+    // A bound that the wall clock skips or shows twice is moved, or is its first showing: the event may be in a window beside those.
+    Array(wall + slide, wall, wall - slide).flatMap(aligned.assign).distinct
       .map(w => Span(instant(w.start), instant(w.end)))
       .filter(w => w.start <= time && time < w.end)
+      .sortBy(-_.start)
   }
 
   private def instant(wall: Long): Long =

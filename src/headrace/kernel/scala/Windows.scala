@@ -1,12 +1,10 @@
 package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
-import scala.util.control.NonFatal
 
-import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, GenericInternalRow, Predicate, UnsafeProjection, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, Predicate}
 import org.apache.spark.sql.streaming.StatefulProcessorHandle
 import org.apache.spark.sql.types.StructType
-import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /** What becomes of a window's earlier results when it gives another one. */
@@ -45,15 +43,10 @@ final class Windows(step: WindowStep) extends Stage {
   @transient private var timers: Timers = _
   @transient private var predicates: Array[BasePredicate] = _
   @transient private var context: TriggerContext = _
-  @transient private var row: GenericInternalRow = _
-  @transient private var toUnsafe: UnsafeProjection = _
-  @transient private var keyRow: UnsafeRow = _
+  @transient private var result: ResultRow = _
   @transient private var touched: mutable.LinkedHashSet[Pane] = _
   @transient private var settled: Boolean = _
 
-  private val keyWidth = keySchema.length
-  private val firstAggregate = keyWidth + 2
-  private val firstOfPane = firstAggregate + aggregates.schema.length
   private val keepsEmitted = panes == PaneMode.Retracting || (panes == PaneMode.Accumulating && assigner.merges)
 
   override def exactTimers: Boolean = true
@@ -66,9 +59,7 @@ final class Windows(step: WindowStep) extends Stage {
     predicates = conditions.map(c => Predicate.createInterpreted(c): BasePredicate).toArray
     context = new TriggerContext
     context.conditions = new Array[Boolean](predicates.length)
-    row = new GenericInternalRow(resultSchema.length)
-    toUnsafe = UnsafeProjection.create(resultSchema)
-    keyRow = new UnsafeRow(keyWidth)
+    result = new ResultRow(keySchema, resultSchema, evaluator)
     touched = mutable.LinkedHashSet.empty
   }
 
@@ -90,8 +81,7 @@ final class Windows(step: WindowStep) extends Stage {
 
   private def add(pane: Pane, event: Event, watermark: Long): Unit = {
     val buffer = pane.buffer(evaluator)
-    // The expressions in an aggregate are the user's, and may fail on a row in any way: a cast, a division, an index.
-    try evaluator.update(buffer, event.row) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+    evaluator.update(buffer, event.row)
     pane.isNew = false
     pane.count += 1
     // An event behind the watermark can't hold back the time of the result: that time has been passed already.
@@ -137,13 +127,13 @@ final class Windows(step: WindowStep) extends Stage {
   /** A session with other bounds is another window: its results count from zero, and those of the old bounds stand no more. */
   private def grow(pane: Pane, whole: Span): Unit = if (pane.span != whole) {
     if (pane.emitted != null) { pane.orphans += pane.emitted; pane.emitted = null }
-    pane.start = whole.start
-    pane.end = whole.end
+    index.resize(pane, whole)
     pane.index = 0L
     context.end = pane.end
     if (pane.end > context.watermark) pane.onTime = false
     trigger.onMerge(pane.trigger, new Array[Long](pane.trigger.length), 0, context)
     pane.dirty = true
+    touched += pane
   }
 
   private def join(into: Pane, other: Pane): Unit = {
@@ -196,9 +186,9 @@ final class Windows(step: WindowStep) extends Stage {
   private def look(pane: Pane, out: Outgoings): Unit = if (!pane.closed) {
     context.end = pane.end
     if (predicates.nonEmpty) {
-      fill(pane)
+      result.fill(pane.start, pane.end, pane.buffer(evaluator))
       var i = 0
-      while (i < predicates.length) { context.conditions(i) = predicates(i).eval(row); i += 1 }
+      while (i < predicates.length) { context.conditions(i) = predicates(i).eval(result.row); i += 1 }
     }
     if (trigger.shouldFire(pane.trigger, 0, context)) fire(pane, out)
     trigger.looked(pane.trigger, 0, context)
@@ -229,18 +219,13 @@ final class Windows(step: WindowStep) extends Stage {
     context.end = pane.end
     val timing = if (watermark < pane.end) Windows.Early else if (!pane.onTime) Windows.OnTime else Windows.Late
     val finished = trigger.onFire(pane.trigger, 0, context)
-    pane.orphans.foreach(out.result(_, Windows.Deleted, this))
+    pane.orphans.foreach(old => out.result(result.again(old, Windows.Deleted)))
     pane.orphans.clear()
-    if (pane.emitted != null && panes == PaneMode.Retracting) out.result(pane.emitted, Windows.Withdrawn, this)
-    fill(pane)
-    val at = firstOfPane
-    row.update(at, time(pane) * 1000L)
-    row.update(at + 1, pane.index)
-    row.update(at + 2, timing)
-    row.update(at + 3, finished || expiry(pane.end) <= watermark)
-    row.update(at + 4, if (panes == PaneMode.Discarding || pane.index == 0L) Windows.Inserted else Windows.Updated)
-    row.update(at + 5, pane.arrived)
-    val bytes = toUnsafe(row).copy().getBytes
+    if (pane.emitted != null && panes == PaneMode.Retracting) out.result(result.again(pane.emitted, Windows.Withdrawn))
+    result.fill(pane.start, pane.end, pane.buffer(evaluator))
+    val kind = if (panes == PaneMode.Discarding || pane.index == 0L) Windows.Inserted else Windows.Updated
+    result.pane(time(pane), pane.index, timing, finished || expiry(pane.end) <= watermark, kind, pane.arrived)
+    val bytes = result.bytes
     out.result(bytes)
     pane.index += 1
     if (watermark >= pane.end) pane.onTime = true
@@ -251,36 +236,17 @@ final class Windows(step: WindowStep) extends Stage {
     if (finished) { pane.closed = true; pane.emitted = null }
   }
 
-  /** Another kind of change of a row that went out before. */
-  private[headrace] def again(bytes: Array[Byte], kind: UTF8String): Array[Byte] = {
-    val old = new UnsafeRow(resultSchema.length)
-    old.pointTo(bytes, bytes.length)
-    val copy = new GenericInternalRow(old.toSeq(resultSchema).toArray[Any])
-    copy.update(firstOfPane + 4, kind)
-    toUnsafe(copy).copy().getBytes
-  }
-
-  private def time(pane: Pane): Long = {
-    val end = if (pane.end == Long.MaxValue) pane.latest else pane.end - 1
-    resultTime match {
-      case "end" => end
-      case "earliest" => if (pane.earliest == Long.MaxValue) end else pane.earliest + resultTimePlusMs
-      case "latest" => if (pane.latest == Long.MinValue) end else pane.latest + resultTimePlusMs
+  /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
+  private def time(pane: Pane): Option[Long] = {
+    val event = resultTime match {
+      case "end" => None
+      case "earliest" => Option.when(pane.earliest != Long.MaxValue)(pane.earliest + resultTimePlusMs)
+      case "latest" => Option.when(pane.latest != Long.MinValue)(pane.latest + resultTimePlusMs)
     }
+    event.orElse(Option.when(pane.end != Long.MaxValue)(pane.end - 1))
   }
 
-  /** Key, bounds and aggregates of a window, into `row`. */
-  private def fill(pane: Pane): Unit = {
-    var i = 0
-    while (i < keyWidth) { row.update(i, if (keyRow.isNullAt(i)) null else keyRow.get(i, keySchema(i).dataType)); i += 1 }
-    val bounded = pane.end != Long.MaxValue
-    row.update(keyWidth, if (bounded) pane.start * 1000L else null)
-    row.update(keyWidth + 1, if (bounded) pane.end * 1000L else null)
-    evaluator.results(pane.buffer(evaluator), row, firstAggregate)
-  }
-
-  override def turnTo(key: Array[Byte]): Unit =
-    if (keyWidth > 0) keyRow.pointTo(key, Platform.BYTE_ARRAY_OFFSET + KeyBytes.HashBytes, key.length - KeyBytes.HashBytes)
+  override def turnTo(key: Array[Byte]): Unit = result.turnTo(key)
 }
 
 object Windows {

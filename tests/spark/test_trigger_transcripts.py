@@ -1,0 +1,28 @@
+"""Triggers behave as in Apache Beam: its transcripts, and more like them, played on the real plan and kernel."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.transcripts import Transcript, TranscriptError, transcripts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(__file__).parents[1] / "data" / "triggers"
+ALL = [t for file in sorted(FOLDER.glob("*.yaml")) for t in transcripts(file)]
+# Names are not unique.
+IDS = [f"{number}-{t.name}" for number, t in enumerate(ALL)]
+
+
+@pytest.mark.parametrize("transcript", ALL, ids=IDS)
+def test_transcript(transcript: Transcript, spark: SparkSession) -> None:
+    if transcript.error is None:
+        transcript.run(spark)
+    else:
+        with pytest.raises(TranscriptError, match=re.escape(transcript.error)):
+            transcript.run(spark)
