@@ -239,7 +239,7 @@ class Driver:
             except HeadraceError:
                 raise
             except Exception as problem:
-                raise explain_failure(problem, self.pipeline.name, self._folder / "spark.log") from problem
+                raise explain_failure(problem, self.pipeline.name, _session_log) from problem
             new = doorway.written(self._spark, query.running, query.read)
             query.read += len(new)
             for topic, key, value, *headers in new:
@@ -248,6 +248,7 @@ class Driver:
 
 
 _session: SparkSession | None = None
+_session_log = Path(tempfile.gettempdir()) / "headrace-testing" / "spark.log"
 
 
 def session() -> SparkSession:
@@ -256,8 +257,7 @@ def session() -> SparkSession:
     if _session is None:
         from headrace.engine.session import open_session
 
-        folder = Path(tempfile.mkdtemp(prefix="headrace-testing-"))
-        _session = open_session("headrace-testing", slots=2, state_partitions=1, log_file=folder / "spark.log")
+        _session = open_session("headrace-testing", slots=2, state_partitions=1, log_file=_session_log)
     return _session
 
 

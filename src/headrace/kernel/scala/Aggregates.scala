@@ -154,7 +154,10 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
   }
 
   /** The results, into `out` from `at` on. */
-  def results(buffer: InternalRow, out: GenericInternalRow, at: Int): Unit = {
+  def results(buffer: InternalRow, out: GenericInternalRow, at: Int): Unit =
+    try evaluate(buffer, out, at) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
+  private def evaluate(buffer: InternalRow, out: GenericInternalRow, at: Int): Unit = {
     var i = 0
     while (i < valueOf.length) { values.update(i, valueOf(i)(buffer)); i += 1 }
     i = 0

@@ -11,6 +11,8 @@ final class Outgoings(clock: Clock) {
   def add(row: Outgoing): Unit = rows += row
   /** A row that a stage made itself. */
   def result(bytes: Array[Byte]): Unit = rows += Outgoing(Routes.Result, null, bytes, null)
+  /** A result that could not be computed. */
+  def deadLetter(reason: String): Unit = rows += Outgoing(Routes.DeadLetter, null, null, reason)
   def noteClock(time: Long): Unit = clock.note(current, time)
 
   def take(): Iterator[Outgoing] = {

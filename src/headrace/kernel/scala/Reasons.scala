@@ -13,6 +13,11 @@ object Reasons {
   def lateForWindow(time: Long, watermark: Long, step: String): String =
     s"event time ${Instant.ofEpochMilli(time)} is too late for step `$step`: its windows are closed, the watermark is ${Instant.ofEpochMilli(watermark)}"
 
+  def resultFailed(step: String, window: Span, problem: Throwable): String = {
+    val bounds = if (window.end == Long.MaxValue) "" else s" ${Instant.ofEpochMilli(window.start)} to ${Instant.ofEpochMilli(window.end)}"
+    s"step `$step` could not compute the result of its window$bounds: ${failed(problem)}"
+  }
+
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
   /** Spark says in further lines where in its own code the expression was made: of no use here. */

@@ -105,7 +105,11 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     }
     val before = index.told(end)
     val last = !restates || end + latenessMs <= now
-    result.fill(end - size, end, buffer)
+    try result.fill(end - size, end, buffer)
+    catch { case failure: RowFailure =>
+      out.deadLetter(Reasons.resultFailed(name, Span(end - size, end), failure.getCause))
+      return
+    }
     result.pane(Some(end - 1), before, if (before == 0L) Windows.OnTime else Windows.Late, last,
       if (before == 0L) Windows.Inserted else Windows.Updated, arrived)
     out.result(result.bytes)

@@ -185,11 +185,7 @@ final class Windows(step: WindowStep) extends Stage {
 
   private def look(pane: Pane, out: Outgoings): Unit = if (!pane.closed) {
     context.end = pane.end
-    if (predicates.nonEmpty) {
-      result.fill(pane.start, pane.end, pane.buffer(evaluator))
-      var i = 0
-      while (i < predicates.length) { context.conditions(i) = predicates(i).eval(result.row); i += 1 }
-    }
+    if (predicates.nonEmpty) decide(pane)
     if (trigger.shouldFire(pane.trigger, 0, context)) fire(pane, out)
     trigger.looked(pane.trigger, 0, context)
     pane.dirty = true
@@ -219,22 +215,35 @@ final class Windows(step: WindowStep) extends Stage {
     context.end = pane.end
     val timing = if (watermark < pane.end) Windows.Early else if (!pane.onTime) Windows.OnTime else Windows.Late
     val finished = trigger.onFire(pane.trigger, 0, context)
-    pane.orphans.foreach(old => out.result(result.again(old, Windows.Deleted)))
-    pane.orphans.clear()
-    if (pane.emitted != null && panes == PaneMode.Retracting) out.result(result.again(pane.emitted, Windows.Withdrawn))
-    result.fill(pane.start, pane.end, pane.buffer(evaluator))
-    val kind = if (panes == PaneMode.Discarding || pane.index == 0L) Windows.Inserted else Windows.Updated
-    result.pane(time(pane), pane.index, timing, finished || expiry(pane.end) <= watermark, kind, pane.arrived)
-    val bytes = result.bytes
-    out.result(bytes)
-    pane.index += 1
+    val last = finished || expiry(pane.end) <= watermark
+    try tell(pane, timing, last, out)
+    // An expression over the aggregates failed, as a division by a sum that is zero. Earlier results stand.
+    catch { case failure: RowFailure => out.deadLetter(Reasons.resultFailed(name, pane.span, failure.getCause)) }
     if (watermark >= pane.end) pane.onTime = true
     pane.fresh = false
     pane.dirty = true
-    if (keepsEmitted) pane.emitted = bytes
     if (panes == PaneMode.Discarding || finished) pane.clearBuffer()
     if (finished) { pane.closed = true; pane.emitted = null }
   }
+
+  private def tell(pane: Pane, timing: UTF8String, last: Boolean, out: Outgoings): Unit = {
+    result.fill(pane.start, pane.end, pane.buffer(evaluator))
+    val kind = if (panes == PaneMode.Discarding || pane.index == 0L) Windows.Inserted else Windows.Updated
+    result.pane(time(pane), pane.index, timing, last, kind, pane.arrived)
+    val bytes = result.bytes
+    pane.orphans.foreach(old => out.result(result.again(old, Windows.Deleted)))
+    pane.orphans.clear()
+    if (pane.emitted != null && panes == PaneMode.Retracting) out.result(result.again(pane.emitted, Windows.Withdrawn))
+    out.result(bytes)
+    pane.index += 1
+    if (keepsEmitted) pane.emitted = bytes
+  }
+
+  /** Whether the conditions of the trigger hold; none does where the result can't be computed. */
+  private def decide(pane: Pane): Unit = try {
+    result.fill(pane.start, pane.end, pane.buffer(evaluator))
+    predicates.indices.foreach(i => context.conditions(i) = predicates(i).eval(result.row))
+  } catch { case _: RowFailure => java.util.Arrays.fill(context.conditions, false) }
 
   /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
   private def time(pane: Pane): Option[Long] = {
