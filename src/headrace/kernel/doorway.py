@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -101,9 +102,22 @@ class MemoryLog:
         self._log.flush()
 
 
-def written(spark: SparkSession, query: StreamingQuery, start: int) -> list[list[Any]]:
+def written(spark: SparkSession, query: StreamingQuery, start: int) -> list[list[bytes | None]]:
     """What a query wrote to a memory sink, from record number `start` on: topic, key, value, then its headers."""
-    return [list(record) for record in _package(spark).MemoryLog.written(query._jsq, start)]
+    data: bytes = _package(spark).MemoryLog.written(query._jsq, start)
+    records: list[list[bytes | None]] = []
+    at = 0
+    while at < len(data):
+        (fields,) = struct.unpack_from(">i", data, at)
+        at += 4
+        record: list[bytes | None] = []
+        for _ in range(fields):
+            (length,) = struct.unpack_from(">i", data, at)
+            at += 4
+            record.append(None if length < 0 else bytes(data[at : at + length]))
+            at += max(length, 0)
+        records.append(record)
+    return records
 
 
 def close_producers(spark: SparkSession, writer: str) -> None:

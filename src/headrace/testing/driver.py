@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -243,8 +243,8 @@ class Driver:
             new = doorway.written(self._spark, query.running, query.read)
             query.read += len(new)
             for topic, key, value, *headers in new:
-                record = Record(topic, None if key is None else bytes(key).decode(), _bytes(value), _headers(headers))
-                self._written[topic].append(record)
+                name = _text(topic) or ""
+                self._written[name].append(Record(name, _text(key), value, _headers(headers)))
 
 
 _session: SparkSession | None = None
@@ -285,12 +285,10 @@ def _iso(millis: int) -> str:
     return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
 
 
-def _headers(flat: Iterable[Any]) -> dict[str, str]:
-    items = list(flat)
-    return {
-        name: bytes(value).decode() for name, value in zip(items[::2], items[1::2], strict=True) if value is not None
-    }
+def _headers(flat: list[bytes | None]) -> dict[str, str]:
+    pairs = zip(map(_text, flat[::2]), map(_text, flat[1::2]), strict=True)
+    return {name: value for name, value in pairs if name is not None and value is not None}

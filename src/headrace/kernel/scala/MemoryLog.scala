@@ -1,9 +1,9 @@
 package org.apache.spark.sql.headrace
 
+import java.nio.charset.StandardCharsets
 import java.sql.Timestamp
 
 import scala.collection.mutable.ArrayBuffer
-import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{DataFrame, Encoders, Row, SparkSession}
 import org.apache.spark.sql.execution.streaming.runtime.{MemoryStream, StreamingQueryWrapper}
@@ -31,13 +31,22 @@ final class MemoryLog(spark: SparkSession) {
 }
 
 object MemoryLog {
-  /** The records that a query has written to its memory sink, from number `from` on: topic, key, value, then the names and values of headers. */
-  def written(query: StreamingQuery, from: Int): java.util.List[Array[AnyRef]] = {
+  /**
+   * The records that a query has written to its memory sink, from number `from` on: topic, key, value, then the names and values of headers.
+   * As one array of bytes, since Python would otherwise fetch them field by field: the number of fields, then each with its length, -1 for null.
+   */
+  def written(query: StreamingQuery, from: Int): Array[Byte] = {
     val sink = query.asInstanceOf[StreamingQueryWrapper].streamingQuery.sink.asInstanceOf[MemorySink]
-    sink.allData.drop(from).map { record =>
+    val out = new ByteWriter(1024)
+    sink.allData.drop(from).foreach { record =>
       val headers = Option(record.getSeq[Row](3)).getOrElse(Nil)
-      (Seq(record.getString(0), record.get(1), record.get(2)) ++ headers.flatMap(h => Seq(h.getString(0), h.get(1))))
-        .map(_.asInstanceOf[AnyRef]).toArray
-    }.asJava
+      val fields = Seq(record.get(0), record.get(1), record.get(2)) ++ headers.flatMap(h => Seq(h.get(0), h.get(1)))
+      out.putInt(fields.length)
+      fields.foreach {
+        case text: String => Pane.put(out, text.getBytes(StandardCharsets.UTF_8))
+        case bytes => Pane.put(out, bytes.asInstanceOf[Array[Byte]])
+      }
+    }
+    out.toBytes
   }
 }

@@ -1,0 +1,150 @@
+"""Where windows are easily wrong: sessions that merge after they had results, repeated hours, events that fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headrace as hr
+from headrace.testing import Driver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EACH = hr.after_watermark(early=hr.each(), late=hr.each())
+
+
+def sessions(panes: str, trigger: hr.Trigger = EACH) -> hr.Pipeline:
+    pipeline = hr.Pipeline("visits")
+    visits = (
+        pipeline.read("clicks", schema="user STRING, at TIMESTAMP")
+        .event_time("at")
+        .key_by("user")
+        .window("visits", hr.session("10m"), trigger=trigger, panes=panes, allowed_lateness="1h", n="count(*)")
+    )
+    visits.write("visits")
+    visits.late.write("late")
+    return pipeline
+
+
+def click(minute: int) -> dict[str, str]:
+    return {"user": "ann", "at": at(minute)}
+
+
+def at(minute: int) -> str:
+    return f"2024-01-01T{10 + minute // 60}:{minute % 60:02}:00.000Z"
+
+
+def changes(driver: Driver) -> list[tuple[str, str, str, int]]:
+    return [(r["row_kind"], r["window_start"], r["window_end"], r["n"]) for r in driver.read("visits")]
+
+
+@pytest.mark.parametrize("panes", ["accumulating", "retracting"])
+def test_results_of_sessions_that_an_event_bridges_stand_no_more(panes: str, spark: SparkSession) -> None:
+    with Driver(sessions(panes), spark=spark) as driver:
+        driver.send("clicks", click(0), click(15))
+        assert changes(driver) == [("+I", at(0), at(10), 1), ("+I", at(15), at(25), 1)]
+        driver.send("clicks", click(8))
+        merged = changes(driver)
+        assert sorted(merged[:2]) == [("-D", at(0), at(10), 1), ("-D", at(15), at(25), 1)]
+        assert merged[2:] == [("+I", at(0), at(25), 3)]
+
+
+@pytest.mark.parametrize("panes", ["accumulating", "retracting"])
+def test_results_on_time_of_sessions_that_a_late_event_bridges_stand_no_more(panes: str, spark: SparkSession) -> None:
+    with Driver(sessions(panes, hr.after_watermark(late=hr.each())), spark=spark) as driver:
+        driver.send("clicks", click(0), click(15), click(30))
+        driver.advance_watermark(at(40))
+        assert [change[0] for change in changes(driver)] == ["+I", "+I", "+I"]
+        driver.send("clicks", click(8))
+        driver.send("clicks", click(22))
+        merged = changes(driver)
+        assert sorted(merged[:2]) == [("-D", at(0), at(10), 1), ("-D", at(15), at(25), 1)]
+        assert merged[2] == ("+I", at(0), at(25), 3)
+        assert sorted(merged[3:5]) == [("-D", at(0), at(25), 3), ("-D", at(30), at(40), 1)]
+        assert merged[5:] == [("+I", at(0), at(40), 5)]
+        driver.advance_watermark(at(200))
+        assert changes(driver) == []
+        assert driver.read("late") == []
+
+
+def test_discarded_panes_of_merged_sessions_count_each_event_once(spark: SparkSession) -> None:
+    with Driver(sessions("discarding"), spark=spark) as driver:
+        driver.send("clicks", click(0), click(15))
+        driver.send("clicks", click(8))
+        driver.send("clicks", click(9), click(30))
+        assert changes(driver) == [
+            ("+I", at(0), at(10), 1),
+            ("+I", at(15), at(25), 1),
+            ("+I", at(0), at(25), 1),
+            ("+I", at(0), at(25), 1),
+            ("+I", at(30), at(40), 1),
+        ]
+
+
+def test_results_withdrawn_by_a_merge_are_those_of_all_sessions_that_were_merged(spark: SparkSession) -> None:
+    # Neither merge gives a result, so what the three sessions had said stands until there is one.
+    trigger = hr.after_watermark(early=hr.after_each(hr.after_count(1), hr.after_count(6)), late=hr.each())
+    with Driver(sessions("accumulating", trigger), spark=spark) as driver:
+        driver.send("clicks", click(0), click(15), click(30))
+        assert [change[0] for change in changes(driver)] == ["+I", "+I", "+I"]
+        driver.send("clicks", click(8))
+        driver.send("clicks", click(22))
+        assert changes(driver) == []
+        driver.advance_watermark(at(41))
+        merged = changes(driver)
+        assert sorted(merged[:3]) == [
+            ("-D", at(0), at(10), 1),
+            ("-D", at(15), at(25), 1),
+            ("-D", at(30), at(40), 1),
+        ]
+        assert merged[3:] == [("+I", at(0), at(40), 5)]
+
+
+@pytest.mark.parametrize(
+    ("zone", "times", "start", "end"),
+    [
+        # 02:10 for the second time: the day began when the clock first showed 02:30.
+        ("Europe/Berlin", ["2024-10-27T01:10:00Z"], "2024-10-27T00:30:00.000Z", "2024-10-28T01:30:00.000Z"),
+        # 02:30 was skipped: the day begins at 03:30, and 03:10 is of the day before.
+        ("Europe/Berlin", ["2024-03-31T01:10:00Z"], "2024-03-30T01:30:00.000Z", "2024-03-31T01:30:00.000Z"),
+    ],
+)
+def test_days_that_begin_in_an_hour_that_is_skipped_or_repeated(
+    zone: str, times: list[str], start: str, end: str, spark: SparkSession
+) -> None:
+    pipeline = hr.Pipeline("days")
+    days = (
+        pipeline.read("events", schema="at TIMESTAMP")
+        .event_time("at")
+        .window("days", hr.tumbling("1d", offset="2h30m", time_zone=zone), trigger=hr.each(), n="count(*)")
+    )
+    days.write("days")
+    days.late.write("late")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("events", *({"at": time} for time in times))
+        assert driver.read("late") == []
+        assert [(r["window_start"], r["window_end"], r["n"]) for r in driver.read("days")] == [(start, end, len(times))]
+
+
+def test_a_window_goes_on_after_its_first_event_has_failed(spark: SparkSession) -> None:
+    pipeline = hr.Pipeline("ratios")
+    ratios = (
+        pipeline.read("pairs", schema="a BIGINT, b BIGINT, at TIMESTAMP")
+        .event_time("at")
+        .window("ratios", hr.tumbling("1h"), total="sum(a div b)")
+    )
+    ratios.write("ratios")
+    ratios.dead_letters.write("failed")
+
+    def pair(a: int, b: int) -> dict[str, Any]:
+        return {"a": a, "b": b, "at": at(5)}
+
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(1, 0))
+        driver.send("pairs", pair(6, 2))
+        driver.send("pairs", pair(1, 0), pair(8, 2))
+        driver.advance_watermark(at(60))
+        assert len(driver.records("failed")) == 2
+        assert [row["total"] for row in driver.read("ratios")] == [7]
