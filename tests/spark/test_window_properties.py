@@ -27,10 +27,10 @@ MODES = ("accumulating", "discarding", "retracting")
 KEYS = [f"key-{n}" for n in range(8)]
 MINUTE = 60_000
 HOUR = 60 * MINUTE
-# Windows of ten minutes over an hour; days around the nights in which Berlin's clocks go on, and back.
+# Windows of minutes over an hour; days around the night in which Berlin's clocks go on, and the night they go back.
 AN_HOUR = (1_700_000_000_000, 1_700_000_000_000 + HOUR)
 SPRING = (1_711_670_400_000, 1_711_670_400_000 + 96 * HOUR)
-AUTUMN = (1_729_814_400_000, 1_729_814_400_000 + 96 * HOUR)
+AUTUMN = (1_729_972_800_000, 1_729_972_800_000 + 10 * HOUR)
 LATENESS = (0, 5 * MINUTE, 30 * MINUTE, 24 * HOUR)
 
 
