@@ -15,7 +15,7 @@ IMPULSE = "timestamp TIMESTAMP, counter BIGINT, subtask_index BIGINT"
 SCHEMAS = {"cars": CARS, "impulse": IMPULSE, "busy_drivers": "hour TIMESTAMP, driver_id BIGINT"}
 TIMES = {"cars": "timestamp", "impulse": "timestamp", "busy_drivers": "hour"}
 
-NUMBERS = {
+NUMBERS: dict[str, Any] = {
     "min": "min(counter)",
     "max": "max(counter)",
     "sum": "sum(counter)",
