@@ -25,7 +25,7 @@ demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, R
 
 # Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
 test: $(READY) ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
-	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-n 2 --dist loadfile)
+	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
 
 check: $(READY) ## ruff, mypy --strict, import-linter
 	@failed=; for tool in 'ruff check' 'ruff format --check' 'mypy --strict' lint-imports; do \

@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ORDER = ("unit", "spark", "system")
+# Files that take minutes come first among their own, so that of two workers none is left with one at the end.
+LONG = ("test_demo", "test_kill", "test_window_cases", "test_window_properties")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Quick tests first. Those without a JVM must come first: while a session runs, new Columns belong to it."""
     here = Path(__file__).parent
 
-    def rank(item: pytest.Item) -> int:
+    def rank(item: pytest.Item) -> tuple[int, bool]:
         folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
-        return ORDER.index(folder) if folder in ORDER else 0
+        return (ORDER.index(folder) if folder in ORDER else 0, item.path.stem not in LONG)
 
     items.sort(key=rank)
 

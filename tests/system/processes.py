@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -72,7 +73,8 @@ class Headrace:
         deadline = time.monotonic() + 30
         while self.members() and time.monotonic() < deadline:
             for pid in self.members():
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may have ended by itself since it was listed
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.1)
         self.process.wait(30)
 

@@ -43,7 +43,8 @@ def open_session(
     from pyspark.sql import SparkSession as Session
 
     # PySpark logs every exception that it raises to the terminal as well, as JSON; Headrace explains it instead.
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    # So does Py4J with every call to a JVM that has just ended.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     builder = Session.builder.appName(name).master(master(slots))
     settings = {
