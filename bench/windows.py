@@ -16,6 +16,7 @@ from bench.harness import broker, emit, load_transactions, median, note, seconds
 from headrace.engine.progress import Progress, Record
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
+from headrace.log.topics import Topics
 
 SCHEMA = "txn_id STRING, card_id STRING, amount DOUBLE, merchant STRING, lat DOUBLE, lon DOUBLE, occurred_at TIMESTAMP"
 
@@ -47,6 +48,7 @@ def headrace(spark: SparkSession, bootstrap: str, folder: Path, pipeline: hr.Pip
 def native(spark: SparkSession, bootstrap: str, folder: Path, window: Callable[[], Column], max_rows: int) -> None:
     """The same with Spark's own window and groupBy, into Spark's own Kafka sink."""
     topic = f"native-{uuid4().hex[:8]}"
+    Topics(bootstrap).create(topic, partitions=2)
     rows: DataFrame = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
