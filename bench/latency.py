@@ -42,8 +42,11 @@ def produce(bootstrap: str, topic: str, rate: float, seconds: float, stop: threa
     producer.flush()
 
 
-def latencies(bootstrap: str, topic: str, since: float, until: float) -> list[float]:
-    """Milliseconds from the source record's timestamp to its arrival here, of what arrives between the two moments."""
+def latencies(bootstrap: str, topic: str, since: float, until: float, having: bytes) -> list[float]:
+    """Milliseconds from the source record's timestamp to its arrival here, of what arrives between the two moments.
+
+    Only records whose value has `having` in it count.
+    """
     fast = {"fetch.wait.max.ms": 5, "isolation.level": "read_uncommitted", "auto.offset.reset": "latest"}
     consumer = Consumer(consumer_config(bootstrap, f"latency-{uuid4().hex}", **fast))
     consumer.subscribe([topic])
@@ -54,7 +57,7 @@ def latencies(bootstrap: str, topic: str, since: float, until: float) -> list[fl
         if message is None or message.error() or now < since:
             continue
         stamp = dict(message.headers() or []).get("headrace-source-timestamp")
-        if stamp is not None:
+        if stamp is not None and having in (message.value() or b""):
             found.append(now * 1000 - int(stamp))
     consumer.close()
     return found
@@ -90,7 +93,7 @@ def bare_round_trip(bootstrap: str, rate: float, seconds: float) -> list[float]:
     return sorted(found[int(rate) :])
 
 
-def measure(bench: str, target: str, output: str) -> None:
+def measure(bench: str, target: str, output: str, having: bytes = b"") -> None:
     """Run a pipeline over `transactions` in real time, and print the latency of the records of one output."""
     options = argparse.ArgumentParser()
     options.add_argument("--rate", type=float, default=500.0)
@@ -112,7 +115,7 @@ def measure(bench: str, target: str, output: str) -> None:
             sender = threading.Thread(target=produce, args=(bootstrap, "transactions", arguments.rate, total, stop))
             began = time.time()
             sender.start()
-            found = sorted(latencies(bootstrap, output, began + WARM_UP_SECONDS, began + total))
+            found = sorted(latencies(bootstrap, output, began + WARM_UP_SECONDS, began + total, having))
             sender.join()
             note(progress.read_text())
         finally:
