@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.engine.claims import END_OF_TIME_MS
 from headrace.testing import Driver
 
 if TYPE_CHECKING:
@@ -148,3 +150,17 @@ def test_a_window_goes_on_after_its_first_event_has_failed(spark: SparkSession) 
         driver.advance_watermark(at(60))
         assert len(driver.records("failed")) == 2
         assert [row["total"] for row in driver.read("ratios")] == [7]
+
+
+def test_the_end_of_all_input_closes_a_global_window(spark: SparkSession) -> None:
+    pipeline = hr.Pipeline("whole")
+    timed = pipeline.read("clicks", schema="user STRING, at TIMESTAMP").event_time("at", watermark=hr.perfect())
+    timed.key_by("user").window("all", hr.global_window(), n=F.count("*")).write("totals")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("clicks", *({"user": "ann", "at": "2024-01-01T10:00:00Z"} for _ in range(3)))
+        assert driver.read("totals") == []
+        driver.advance_watermark(END_OF_TIME_MS)
+        (total,) = driver.read("totals")
+        assert (total["n"], total["pane_timing"], total["is_last"]) == (3, "on_time", True)
+        assert "window_end" not in total
+        assert driver.state_rows == 0

@@ -40,7 +40,7 @@ from headrace.pipeline.nodes import (
 from headrace.pipeline.plan import Plan, Problem, Stateful, label, method_of, nearest, schema_of, upstream
 from headrace.pipeline.triggers import each
 from headrace.pipeline.watermarks import Perfect
-from headrace.pipeline.windows import WindowKind
+from headrace.pipeline.windows import Moment, WindowKind
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -307,6 +307,7 @@ def _check_window(node: Window) -> Iterator[Problem]:
         given = {
             "a trigger": node.trigger != each(),
             "allowed_lateness": node.allowed_lateness_ms != 0,
+            "a result_time": node.result_time.kind is not Moment.END,
             f'panes="{node.panes}"': node.panes is not Panes.ACCUMULATING,
         }
         for option in (option for option, is_given in given.items() if is_given):

@@ -14,7 +14,7 @@ object Reasons {
     s"event time ${Instant.ofEpochMilli(time)} is too late for step `$step`: its windows are closed, the watermark is ${Instant.ofEpochMilli(watermark)}"
 
   def resultFailed(step: String, window: Span, problem: Throwable): String = {
-    val bounds = if (window.end == Long.MaxValue) "" else s" ${Instant.ofEpochMilli(window.start)} to ${Instant.ofEpochMilli(window.end)}"
+    val bounds = if (window.end == WindowAssigner.EndOfTime) "" else s" ${Instant.ofEpochMilli(window.start)} to ${Instant.ofEpochMilli(window.end)}"
     s"step `$step` could not compute the result of its window$bounds: ${failed(problem)}"
   }
 

@@ -21,7 +21,7 @@ final class ResultRow(keySchema: StructType, resultSchema: StructType, evaluator
   def fill(start: Long, end: Long, buffer: InternalRow): Unit = {
     var i = 0
     while (i < keyWidth) { row.update(i, if (keyRow.isNullAt(i)) null else keyRow.get(i, keySchema(i).dataType)); i += 1 }
-    val bounded = end != Long.MaxValue
+    val bounded = end != WindowAssigner.EndOfTime
     row.update(keyWidth, if (bounded) start * 1000L else null)
     row.update(keyWidth + 1, if (bounded) end * 1000L else null)
     evaluator.results(buffer, row, keyWidth + 2)

@@ -15,8 +15,10 @@ sealed trait WindowAssigner extends Serializable {
 case class Span(start: Long, end: Long)
 
 object WindowAssigner {
-  /** The ends of the one window that is all of time. */
-  val Forever: Span = Span(Long.MinValue, Long.MaxValue)
+  /** The last millisecond of the year 9999: what the watermark is when input that ends has been read. */
+  val EndOfTime = 253402300799999L
+  /** The one window that is all of time. */
+  val Forever: Span = Span(Long.MinValue, EndOfTime)
 
   def of(spec: JsonNode): WindowAssigner = spec.get("kind").asText match {
     case "tumbling" => aligned(spec, spec.get("sizeMs").asLong)

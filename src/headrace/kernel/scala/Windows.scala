@@ -98,7 +98,7 @@ final class Windows(step: WindowStep) extends Stage {
   /** After an event that failed: a window made for it goes, and one that was there is looked at, since a session may have grown. */
   private def giveUp(pane: Pane): Unit = if (pane.isNew) index.remove(pane) else touched += pane
 
-  private def expiry(end: Long): Long = if (end == Long.MaxValue) end else end + latenessMs
+  private def expiry(end: Long): Long = if (end == WindowAssigner.EndOfTime) end else end + latenessMs
 
   private def windows(time: Long): Seq[Pane] = {
     val spans = assigner.assign(time)
@@ -252,7 +252,7 @@ final class Windows(step: WindowStep) extends Stage {
       case "earliest" => Option.when(pane.earliest != Long.MaxValue)(pane.earliest + resultTimePlusMs)
       case "latest" => Option.when(pane.latest != Long.MinValue)(pane.latest + resultTimePlusMs)
     }
-    event.orElse(Option.when(pane.end != Long.MaxValue)(pane.end - 1))
+    event.orElse(Option.when(pane.end != WindowAssigner.EndOfTime)(pane.end - 1))
   }
 
   override def turnTo(key: Array[Byte]): Unit = result.turnTo(key)
