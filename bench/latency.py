@@ -19,7 +19,7 @@ from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 
-WARM_UP_SECONDS = 90
+WARM_UP_SECONDS = 150
 
 
 def percentile(ordered: list[float], share: float) -> float:

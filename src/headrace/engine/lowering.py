@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.control import Control
-from headrace.engine.outputs import TIMES, to_records
+from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful
 from headrace.engine.source import to_rows, with_event_time
 from headrace.errors import UnsupportedStepError
@@ -105,6 +105,8 @@ def _operator(
             "timestamp": hidden.TIMESTAMP,
             "outOfOrderMs": delay,
             "statePartitions": int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
+            "observed": OBSERVED,
+            "counted": {name: route.value for name, route in COUNTED.items()},
             "stages": stages,
         },
         windowed,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OBSERVED = "headrace"
 TIMES = "headrace_times"
 """What a watermark strategy watches: the latest event time of each partition, and how late events come."""
-_COUNTED = {
+COUNTED = {
     "late": Route.LATE,
     "duplicates": Route.DUPLICATE,
     "quarantined": Route.QUARANTINED,
@@ -113,9 +113,11 @@ def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> D
     own = {c.removeprefix(hidden.WINDOW): c for c in windowed} or None
     wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route}, own)
     scopes = [(branch, wide.scope(branch)) for branch in query.branches]
-    counted = wide.df.observe(
-        OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in _COUNTED.items())
-    )
+    counted = wide.df
+    if not query.stateful:  # an operator counts what leaves it
+        counted = counted.observe(
+            OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in COUNTED.items())
+        )
     per_route: dict[Route, list[tuple[Column, tuple[Column, ...]]]] = {}
     for branch, scope in scopes:
         record = _record(counted, branch, scope, query)

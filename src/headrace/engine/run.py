@@ -14,6 +14,7 @@ from headrace.engine.control import Control, control_topic, needs_claims, needs_
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.progress import Listener, Record, event, spark_listener
+from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
 from headrace.engine.timekeeper import Timekeeper
 from headrace.log.topics import Topics
@@ -64,6 +65,7 @@ class Run:
         self._stopping = threading.Event()
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
+        self._rehearsal: Rehearsal | None = None
         self.plans = plan_queries(pipeline)
 
     @property
@@ -113,6 +115,8 @@ class Run:
         """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
         self._stopping.set()
         self._close_timekeepers()
+        if self._rehearsal is not None:
+            self._rehearsal.close()
         with self._unless_jvm_ends():
             self._stop_queries()
         self._queries = []
@@ -167,6 +171,7 @@ class Run:
         assert self._checkpoint is not None
         if self.phase is Mode.REALTIME:
             self._checkpoint.begin_realtime()
+        streams = []
         for plan in self.plans:
             max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
             control = self._keep_time(plan)
@@ -176,10 +181,14 @@ class Run:
             lowered = lower(records, plan, control)
             self._checkpoint.check_types(plan, lowered.state_types)
             self._queries.append((plan, self._write(lowered.records, plan)))
+            streams.append(lowered.records)
         for plan, query in self._queries:
             self._await_work(query)
             self._listener(event("started", plan.name, self.phase))
             self._report(f"running {plan.name} in {self.phase.value} mode")
+        if self.phase is Mode.REALTIME:
+            self._rehearsal = Rehearsal(streams)
+            self._rehearsal.start()
 
     def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
         assert self._checkpoint is not None

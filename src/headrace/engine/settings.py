@@ -30,7 +30,7 @@ class RunSettings:
     """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency."""
     state_partitions: int = 2
     """Shuffle partitions = state stores. Fixed for the life of a checkpoint: Spark can't repartition state."""
-    max_rows_per_batch: int = 1_000_000
+    max_rows_per_batch: int = 2_000_000
     """Bounds the memory of a batch while catching up. Smaller batches pay the fixed cost of a batch more often."""
     switch_lag_rows: int = 5_000
     """Auto: below this lag real time takes over; a real-time query works off such a rest in well under a second."""

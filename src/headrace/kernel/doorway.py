@@ -120,6 +120,11 @@ def written(spark: SparkSession, query: StreamingQuery, start: int) -> list[list
     return records
 
 
+def rehearse(df: DataFrame) -> None:
+    """Plan a stream as at the start of a batch, and run nothing."""
+    _package(df.sparkSession).Rehearsal.plan(df._jdf)
+
+
 def close_producers(spark: SparkSession, writer: str) -> None:
     """Close the transactional producers that a stopped query left open for its next batch."""
     _package(spark).TransactionalProducers.closeAll(writer)

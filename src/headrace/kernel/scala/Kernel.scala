@@ -18,7 +18,8 @@ object Kernel {
    * Runs a keyed operator over `df`.
    *
    * `df` has the user's columns and, under the names that the spec gives: `route` (int), `time` (bigint, ms), `partition` (int), `offset`
-   * (bigint) and `eventTime` (timestamp, null where the row must not move the watermark). The result has the columns of `df`
+   * (bigint) and `eventTime` (timestamp, null where the row must not move the watermark). `observed` names the observation that counts the rows of
+   * some routes (`counted`). The result has the columns of `df`
    * but `eventTime`, the stages' result columns (null off the result route), `route`, and `reason`. If the last stage is a window, its columns
    * have names that begin with `WindowPrefix`; `windowColumns` has its aggregates and conditions by name.
    */
@@ -26,7 +27,7 @@ object Kernel {
     val spec = new ObjectMapper().readTree(specJson)
     val eventTime = spec.get("eventTime").asText
     val route = spec.get("route").asText
-    // Late rows: Spark drops them before they reach an operator that sees the watermarked column. Projected away, the watermark
+    // Late rows: Spark drops them before they reach an operator that sees the watermarked column. Projected away below, the watermark
     // runs on and late rows come in; the stages decide what to do with them. (Held by the test `late rows reach the kernel`.)
     val columns = df.columns.filterNot(_ == eventTime)
     val schema = StructType(df.schema.filterNot(_.name == eventTime))
@@ -39,13 +40,16 @@ object Kernel {
     val ticks = F.array(Clock.keys(spec.get("statePartitions").asInt).map(F.lit(_)): _*)
     val position = keyBytes(Seq(F.col(spec.get("partition").asText), F.col(spec.get("offset").asText)))
     val incoming = df
-      .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
       .select(
         // Rows that only pass through are spread over the partitions by their position; their key may be null.
         F.when(F.col(route) === Routes.Result, key)
           .when(F.col(route) === Routes.Control, F.get(ticks, F.col(spec.get("partition").asText)))
           .otherwise(position).as("key"),
-        bytes(columns.toIndexedSeq.map(F.col)).as("row"))
+        bytes(columns.toIndexedSeq.map(F.col)).as("row"),
+        F.col(eventTime))
+      // After the row is packed: Spark copies what passes here.
+      .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
+      .select("key", "row")
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
       schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
@@ -55,7 +59,8 @@ object Kernel {
       .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(Encoders.product[Outgoing])
       .toDF()
 
-    outgoing
+    // Counted here, where a row is still small: Spark copies what passes an observation.
+    observed(outgoing, spec)
       .select(F.col("route"), row(F.col("row"), schema).as("in"), row(F.col("result"), fused.resultSchema).as("out"), F.col("reason"))
       .select(
         columns.toIndexedSeq.filterNot(_ == route).map(c => F.col("in").getField(c).as(c)) ++
@@ -64,16 +69,21 @@ object Kernel {
           Seq(F.col("route").as(route), F.col("reason").as(spec.get("reason").asText)): _*)
   }
 
+  private def observed(outgoing: DataFrame, spec: JsonNode): DataFrame = {
+    val counts = spec.get("counted").properties().asScala.toSeq.map { c => F.count_if(F.col("route") === c.getValue.asInt).as(c.getKey) }
+    outgoing.observe(spec.get("observed").asText, counts.head, counts.tail: _*)
+  }
+
   /** Of the names under which the columns of a window leave. */
   val WindowPrefix = "__hr_w_"
   /** The latest record timestamp among the events of a window's result. */
   val Arrived = "arrived"
 
   private def bytes(columns: Seq[Column]): Column =
-    ExpressionUtils.column(RowBytes(ExpressionUtils.expression(F.struct(columns: _*))))
+    ExpressionUtils.column(RowBytes(columns.map(ExpressionUtils.expression)))
 
   private def keyBytes(columns: Seq[Column]): Column =
-    ExpressionUtils.column(KeyBytes(ExpressionUtils.expression(F.struct(columns: _*))))
+    ExpressionUtils.column(KeyBytes(columns.map(ExpressionUtils.expression)))
 
   private def row(bytes: Column, schema: StructType): Column =
     ExpressionUtils.column(BytesRow(ExpressionUtils.expression(bytes), schema))

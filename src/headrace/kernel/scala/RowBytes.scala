@@ -2,31 +2,41 @@ package org.apache.spark.sql.headrace
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnaryExpression, UnsafeProjection, UnsafeRow, XXH64}
-import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
+import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral, GenerateUnsafeProjection}
+import org.apache.spark.sql.catalyst.expressions.codegen.Block._
 import org.apache.spark.sql.types.{BinaryType, DataType, StructType}
 import org.apache.spark.unsafe.Platform
 
-/**
- * A struct as the bytes of its UnsafeRow, so that rows of any schema cross `transformWithState` as one binary column:
- * no encoder per schema, no boxing, and the operator reads only the columns it needs.
- */
-case class RowBytes(child: Expression) extends UnaryExpression {
+/** Some columns as one binary value, made from their UnsafeRow; generated code writes that row directly, without boxing. */
+trait FromUnsafeRow extends Expression {
   override def dataType: DataType = BinaryType
-  @transient private lazy val toUnsafe = UnsafeProjection.create(child.dataType.asInstanceOf[StructType])
+  override def nullable: Boolean = false
+  @transient private lazy val project = UnsafeProjection.create(children)
 
-  def bytes(row: InternalRow): Array[Byte] = row match {
-    case unsafe: UnsafeRow => unsafe.getBytes
-    case other => toUnsafe(other).getBytes
-  }
+  /** The row lives in a buffer that is used again for the next one. */
+  def bytes(row: UnsafeRow): Array[Byte]
 
-  override protected def nullSafeEval(value: Any): Any = bytes(value.asInstanceOf[InternalRow])
+  override def eval(input: InternalRow): Any = bytes(project(input))
 
   override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
-    val self = ctx.addReferenceObj("rowBytes", this)
-    defineCodeGen(ctx, ev, row => s"$self.bytes($row)")
+    val self = ctx.addReferenceObj("fromUnsafeRow", this, classOf[FromUnsafeRow].getName)
+    val row = GenerateUnsafeProjection.createCode(ctx, children)
+    ev.copy(code = code"${row.code}\nbyte[] ${ev.value} = $self.bytes(${row.value});", isNull = FalseLiteral)
   }
+}
 
-  override protected def withNewChildInternal(newChild: Expression): RowBytes = copy(child = newChild)
+/**
+ * A row as the bytes of its UnsafeRow, so that rows of any schema cross `transformWithState` as one binary column: no encoder per
+ * schema, no boxing, and the operator reads only the columns it needs.
+ */
+case class RowBytes(children: Seq[Expression]) extends FromUnsafeRow {
+  // Into an array of its own: `getBytes` may hand out the buffer itself.
+  override def bytes(row: UnsafeRow): Array[Byte] = {
+    val out = new Array[Byte](row.getSizeInBytes)
+    row.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET)
+    out
+  }
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): RowBytes = copy(children = newChildren)
 }
 
 /** The inverse of [[RowBytes]]. */
@@ -50,34 +60,19 @@ case class BytesRow(child: Expression, schema: StructType) extends UnaryExpressi
 }
 
 /**
- * A struct as the bytes of a grouping key: a hash, then its UnsafeRow. Spark sorts the rows of a batch by key, and compares binary values
+ * The columns of a grouping key: a hash, then their UnsafeRow. Spark sorts the rows of a batch by key, and compares binary values
  * by their first eight bytes where these differ; those of an UnsafeRow hardly ever do, those of the hash do.
  */
-case class KeyBytes(child: Expression) extends UnaryExpression {
-  override def dataType: DataType = BinaryType
-  @transient private lazy val toUnsafe = UnsafeProjection.create(child.dataType.asInstanceOf[StructType])
-
-  def bytes(row: InternalRow): Array[Byte] = {
-    val unsafe = row match {
-      case already: UnsafeRow => already
-      case other => toUnsafe(other)
-    }
-    val size = unsafe.getSizeInBytes
+case class KeyBytes(children: Seq[Expression]) extends FromUnsafeRow {
+  override def bytes(row: UnsafeRow): Array[Byte] = {
+    val size = row.getSizeInBytes
     val out = new Array[Byte](KeyBytes.HashBytes + size)
-    val hash = XXH64.hashUnsafeBytes(unsafe.getBaseObject, unsafe.getBaseOffset, size, 42L)
+    val hash = XXH64.hashUnsafeBytes(row.getBaseObject, row.getBaseOffset, size, 42L)
     Platform.putLong(out, Platform.BYTE_ARRAY_OFFSET, hash)
-    unsafe.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET + KeyBytes.HashBytes)
+    row.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET + KeyBytes.HashBytes)
     out
   }
-
-  override protected def nullSafeEval(value: Any): Any = bytes(value.asInstanceOf[InternalRow])
-
-  override protected def doGenCode(ctx: CodegenContext, ev: ExprCode): ExprCode = {
-    val self = ctx.addReferenceObj("keyBytes", this)
-    defineCodeGen(ctx, ev, row => s"$self.bytes($row)")
-  }
-
-  override protected def withNewChildInternal(newChild: Expression): KeyBytes = copy(child = newChild)
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): KeyBytes = copy(children = newChildren)
 }
 
 object KeyBytes {
