@@ -38,9 +38,6 @@ case class JsonDecode(child: Expression, schema: StructType, reason: String) ext
   override protected def withNewChildInternal(newChild: Expression): JsonDecode = copy(child = newChild)
 }
 
-/** What is wrong with a payload. Without a stack trace: it is data, and there may be many. */
-private final class Misfit(reason: String) extends RuntimeException(reason, null, false, false)
-
 private final class JsonRowReader(schema: StructType) {
   private val factory = new JsonFactory
   private val width = schema.length
