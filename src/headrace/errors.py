@@ -22,6 +22,13 @@ HeadraceError
 │   ├── BrokerStartError
 │   ├── TopicNotFoundError
 │   └── TopicExistsError
+├── ContractError                 schemas and their registry
+│   ├── RegistryUnavailableError  no registry answers at the address
+│   ├── RegistryLoginError        the registry wants to know who asks, or does not like the answer
+│   ├── RegistryRefusedError      the registry refused for a reason of its own
+│   ├── ContractNotFoundError     a subject, version or id that the registry does not have
+│   ├── InvalidContractError      a schema that can't be read
+│   └── IncompatibleContractError a change that would break readers or writers
 ├── RunError                      a pipeline that runs
 │   ├── CheckpointMismatchError   the checkpoint belongs to another pipeline or another shape of this one
 │   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
@@ -218,6 +225,34 @@ class TopicNotFoundError(LogError):
 
 class TopicExistsError(LogError):
     """A topic that exists already."""
+
+
+class ContractError(HeadraceError):
+    """Something about schemas and their registry."""
+
+
+class RegistryUnavailableError(ContractError):
+    """No registry answers at the address."""
+
+
+class RegistryLoginError(ContractError):
+    """The registry does not let this user in."""
+
+
+class RegistryRefusedError(ContractError):
+    """The registry refused, for a reason that it gives."""
+
+
+class ContractNotFoundError(ContractError):
+    """A subject, a version or an id that the registry does not have."""
+
+
+class InvalidContractError(ContractError):
+    """A schema that can't be read."""
+
+
+class IncompatibleContractError(ContractError):
+    """A schema that breaks the readers or writers of the versions before it."""
 
 
 class RunError(HeadraceError):
