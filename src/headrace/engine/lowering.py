@@ -20,6 +20,8 @@ from headrace.pipeline.watermarks import Adaptive
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from headrace.engine.contracts import Contracts
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -29,9 +31,11 @@ class Lowered:
     state_types: dict[str, str]
 
 
-def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) -> Lowered:
-    """From Kafka records (`source.read_records`) to Kafka records."""
-    rows = to_rows(records, query, None if control is None else control.topic)
+def lower(
+    records: DataFrame, query: QueryPlan, control: Control | None = None, contracts: Contracts | None = None
+) -> Lowered:
+    """From Kafka records (`source.read_records`) to Kafka records. `contracts` are needed if the query has any."""
+    rows = to_rows(records, query, None if control is None else control.topic, contracts)
     windowed: dict[str, Column] = {}
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
@@ -74,7 +78,7 @@ def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) 
         rows = _operator(rows, query, stages, windowed, control)
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
-    return Lowered(to_records(rows, query, visible), state_types)
+    return Lowered(to_records(rows, query, visible, contracts), state_types)
 
 
 def _operator(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.contracts import Contracts, as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
@@ -89,9 +90,11 @@ class Driver:
         spark: SparkSession | None = None,
         start: Moment = _START,
         state_partitions: int = 1,
+        registry: str | None = None,
     ) -> None:
-        self.pipeline = pipeline
-        self._plans = plan_queries(pipeline)
+        # A test sends and reads rows, not bytes: under a contract too they are JSON here.
+        self.pipeline = as_json(pipeline, lambda: Contracts(registry))
+        self._plans = plan_queries(self.pipeline)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._slots = state_partitions
         self._clock = _millis(start)

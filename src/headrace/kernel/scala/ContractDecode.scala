@@ -96,6 +96,8 @@ private[headrace] trait ContractLanguage {
 private[headrace] object ContractLanguage {
   def of(contract: ContractSchema, columns: StructType, slots: Int): ContractLanguage = contract.kind match {
     case "AVRO" => new AvroLanguage(contract, columns, slots)
+    case "PROTOBUF" => new ProtoLanguage(contract, slots)
+    case "JSON" => new JsonLanguage(columns)
     case other => throw new IllegalArgumentException(s"no contracts of type $other")
   }
 }

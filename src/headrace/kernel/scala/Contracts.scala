@@ -4,7 +4,7 @@ import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 
-import org.apache.spark.sql.Column
+import org.apache.spark.sql.{Column, DataFrame}
 import org.apache.spark.sql.classic.ExpressionUtils
 import org.apache.spark.sql.types.StructType
 
@@ -25,6 +25,13 @@ object Contracts {
     val contract = schema(contractJson)
     ContractLanguage.of(contract, columns, columns.length + 1) // a schema that can't be read is found here, not in a task
     ExpressionUtils.column(ContractDecode(ExpressionUtils.expression(value), contract, columns, reason, registry))
+  }
+
+  /** A struct as a struct of its payload and the reason for which it has none (see [[ContractEncode]]). */
+  def encode(df: DataFrame, struct: Column, contractJson: String, id: Int): Column = {
+    val contract = schema(contractJson)
+    PayloadWriter.of(contract, df.select(struct).schema.head.dataType.asInstanceOf[StructType]) // what can't fit is found here
+    ExpressionUtils.column(ContractEncode(ExpressionUtils.expression(struct), contract, id))
   }
 
   private def schema(json: String): ContractSchema = {
