@@ -21,7 +21,7 @@ import org.apache.spark.unsafe.types.UTF8String
  *
  * A union with null is a column that may be null. Another union is a struct with a field `member0`, `member1`, ... per branch that is
  * not null, of which one is set, as Spark's `from_avro` has it. A field that no schema pair can bring together fails only the records
- * that have it: the reader throws a [[Misfit]].
+ * that have it: the reader throws a [[Misfit]]. Bytes after the last field are left alone, as Avro's own readers do.
  */
 private[headrace] final class AvroResolution(writer: Schema, reader: Schema, columns: StructType, slots: Int) {
   private val data = new GenericData
@@ -48,7 +48,6 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
   def read(in: ByteCursor): DecodedRow = {
     val row = new DecodedRow(slots)
     try root(in, row) catch { case _: StackOverflowError => throw new Misfit("the payload is nested too deeply") }
-    if (!in.atEnd) throw new Misfit(s"the payload goes on for ${in.remaining} bytes after its last field")
     row
   }
 
