@@ -6,14 +6,12 @@ that the JVM asks it by itself, for the schemas that payloads name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.contract_outputs import Encoding, encoding_of
 from headrace.errors import (
     BrokenContractError,
-    ContractError,
     ContractNotFoundError,
     IncompatibleContractError,
     InvalidContractError,
@@ -177,13 +175,10 @@ def contract_schema(client: RegistryClient, found: Schema, version: int | None) 
     return ContractSchema(found.type.value, found.text, references, found.id, version)
 
 
-def as_json(pipeline: Pipeline, contracts: Callable[[], Contracts]) -> Pipeline:
+def as_json(pipeline: Pipeline, registry: str | None) -> Pipeline:
     """The same pipeline with JSON in place of contracts, for tests that send and read plain rows."""
     if not any(node.contract for node in (*pipeline.reads, *pipeline.writes)):
         return pipeline
-    known = contracts().resolved(pipeline, offline=True)
+    known = Contracts(registry).resolved(pipeline, offline=True)
     known.check()
     return known.rebuilt(lambda node: replace(node, contract=None) if isinstance(node, Read | Write) else node)
-
-
-__all__ = ["ContractError", "Contracts", "as_json", "contract_schema"]

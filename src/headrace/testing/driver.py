@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.contracts import Contracts, as_json
+from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
@@ -93,7 +93,7 @@ class Driver:
         registry: str | None = None,
     ) -> None:
         # A test sends and reads rows, not bytes: under a contract too they are JSON here.
-        self.pipeline = as_json(pipeline, lambda: Contracts(registry))
+        self.pipeline = as_json(pipeline, registry)
         self._plans = plan_queries(self.pipeline)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._slots = state_partitions
@@ -157,7 +157,7 @@ class Driver:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not write to `{topic}`.",
                 why=f"Its outputs: {', '.join(outputs)}",
-                fix=f"did you mean `{near[0]}`?" if (near := closest(topic, outputs)) else "read one of them.",
+                fix=f"did you mean `{near}`?" if (near := closest(topic, outputs)) else "read one of them.",
                 pipeline=self.pipeline.name,
             )
         start = self._seen[topic]
@@ -219,7 +219,7 @@ class Driver:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not read `{topic}`.",
                 why=f"It reads: {', '.join(topics)}",
-                fix=f"did you mean `{near[0]}`?" if (near := closest(topic, topics)) else "send to one of them.",
+                fix=f"did you mean `{near}`?" if (near := closest(topic, topics)) else "send to one of them.",
                 pipeline=self.pipeline.name,
             )
 
