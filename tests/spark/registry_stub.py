@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,9 @@ from typing import Any
 
 
 class StubRegistry:
-    """Schemas by id; `answers` says what it does next: "well", or a status that it fails with."""
+    """Schemas by id; while `failing` is set, it answers everything with that status."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
         self.versions: dict[tuple[str, int], dict[str, Any]] = {}
         self.failing: int | None = None
@@ -36,12 +37,16 @@ class StubRegistry:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            # The handshake is made when the connection is read from: one that fails ends only that connection.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def add(self, id: int, text: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
         self.schemas[id] = {"schema": text, "schemaType": kind, "references": references or []}
@@ -63,8 +68,8 @@ class StubRegistry:
 
 
 @contextmanager
-def stub_registry() -> Iterator[StubRegistry]:
-    registry = StubRegistry()
+def stub_registry(tls: ssl.SSLContext | None = None) -> Iterator[StubRegistry]:
+    registry = StubRegistry(tls)
     try:
         yield registry
     finally:

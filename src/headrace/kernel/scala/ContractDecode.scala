@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import java.util.HashMap
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
@@ -46,7 +47,7 @@ private[headrace] trait PayloadReader {
 
 private[headrace] final class ContractDecoder(contract: ContractSchema, columns: StructType, registry: ContractRegistry) {
   private val slots = columns.length + 1
-  private val language = ContractLanguage.of(contract, columns, slots)
+  private val language = ContractLanguage.of(contract, columns)
   private val readers = new HashMap[Integer, PayloadReader]
   private var lastId = -1
   private var last: PayloadReader = _
@@ -88,13 +89,22 @@ private[headrace] final class ContractDecoder(contract: ContractSchema, columns:
   }
 }
 
-/** What is common to the contracts in one language: the reader's schema is parsed once, readers are made for each writer's. */
+/**
+ * A contract in one of the languages: its schema is parsed once per process, and so is what is made of it and each writer's schema.
+ * Readers belong to one task.
+ */
 private[headrace] trait ContractLanguage {
   def reader(written: RegistrySchema): PayloadReader
 }
 
 private[headrace] object ContractLanguage {
-  def of(contract: ContractSchema, columns: StructType, slots: Int): ContractLanguage = contract.kind match {
+  // A micro-batch has tasks of its own, many times a second: they must not parse schemas anew.
+  private val made = new ConcurrentHashMap[(ContractSchema, StructType), ContractLanguage]
+
+  def of(contract: ContractSchema, columns: StructType): ContractLanguage =
+    made.computeIfAbsent((contract, columns), _ => make(contract, columns, columns.length + 1))
+
+  private def make(contract: ContractSchema, columns: StructType, slots: Int): ContractLanguage = contract.kind match {
     case "AVRO" => new AvroLanguage(contract, columns, slots)
     case "PROTOBUF" => new ProtoLanguage(contract, slots)
     case "JSON" => new JsonLanguage(columns)
@@ -104,9 +114,11 @@ private[headrace] object ContractLanguage {
 
 private[headrace] final class AvroLanguage(contract: ContractSchema, columns: StructType, slots: Int) extends ContractLanguage {
   private val own = AvroLanguage.parse(contract.text, contract.references)
+  private val resolutions = new ConcurrentHashMap[RegistrySchema, AvroResolution]
 
   override def reader(written: RegistrySchema): PayloadReader = {
-    val resolution = new AvroResolution(AvroLanguage.parse(written.text, written.references), own, columns, slots)
+    val resolution = resolutions.computeIfAbsent(written, _ =>
+      new AvroResolution(AvroLanguage.parse(written.text, written.references), own, columns, slots))
     val cursor = new ByteCursor
     payload => resolution.read(cursor.over(payload, WireFormat.Header))
   }

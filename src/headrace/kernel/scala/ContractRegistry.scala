@@ -1,5 +1,6 @@
 package org.apache.spark.sql.headrace
 
+import java.io.InputStream
 import java.net.URI
 import java.net.http.{HttpClient, HttpRequest, HttpResponse}
 import java.time.Duration
@@ -123,19 +124,22 @@ private[headrace] final class ContractRegistry(access: RegistryAccess) {
     throw new RegistryUnavailable(s"the schema registry at ${access.urls.mkString(",")} could not be asked for $path: $problem")
   }
 
-  private def send(url: String): HttpResponse[String] = {
+  private def send(url: String): HttpResponse[InputStream] = {
     val request = HttpRequest.newBuilder(URI.create(url)).timeout(Duration.ofSeconds(10))
       .header("Accept", "application/vnd.schemaregistry.v1+json, application/json")
     access.headers.foreach { case (name, value) => request.header(name, value) }
-    client.send(request.GET().build(), HttpResponse.BodyHandlers.ofString())
+    client.send(request.GET().build(), HttpResponse.BodyHandlers.ofInputStream())
   }
 
-  private def json(text: String): JsonNode =
-    try ContractRegistry.mapper.readTree(text) catch { case NonFatal(_) => ContractRegistry.mapper.createObjectNode() }
+  private def json(body: InputStream): JsonNode = {
+    val bytes = try body.readNBytes(ContractRegistry.MostBytes) finally body.close()
+    try ContractRegistry.mapper.readTree(bytes) catch { case NonFatal(_) => ContractRegistry.mapper.createObjectNode() }
+  }
 }
 
 private[headrace] object ContractRegistry {
   private val mapper = new ObjectMapper
+  private val MostBytes = 64 * 1024 * 1024
   private val MostUnknown = 10000
   private val UnknownNanos = 30L * 1000000000L
   private val opened = new ConcurrentHashMap[AnyRef, ContractRegistry]

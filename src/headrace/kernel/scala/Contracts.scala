@@ -23,7 +23,7 @@ object Contracts {
   def decode(value: Column, contractJson: String, columnsDdl: String, reason: String, registry: RegistryAccess): Column = {
     val columns = StructType(StructType.fromDDL(columnsDdl).map(_.copy(nullable = true))).asNullable
     val contract = schema(contractJson)
-    ContractLanguage.of(contract, columns, columns.length + 1) // a schema that can't be read is found here, not in a task
+    ContractLanguage.of(contract, columns) // a schema that can't be read is found here, not in a task
     ExpressionUtils.column(ContractDecode(ExpressionUtils.expression(value), contract, columns, reason, registry))
   }
 
