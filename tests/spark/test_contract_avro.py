@@ -130,7 +130,7 @@ def test_logical_types(spark: SparkSession, registry: StubRegistry) -> None:
     }
     registry.add(1, text)
     # Written by hand: what the bytes are is not left to another library's idea of logical types.
-    body = b"\x06" + (-12345).to_bytes(3, "big", signed=True)
+    body = b"\x04" + (-12345).to_bytes(2, "big", signed=True)
     body += (10**15 + 1).to_bytes(9, "big", signed=True)
     body += _zigzag(1_700_000_000_123) + _zigzag(-1) + _zigzag(1_700_000_000_000) + _zigzag(-1)
     body += b"\x48" + b"123e4567-e89b-12d3-a456-426614174000" + _zigzag(86_399_999)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ from tests.spark.registry_stub import StubRegistry, stub_registry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "15"))
+"""`make fuzz` has many more: each is a Spark job."""
+SETTINGS = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 _ids = count(1)
 
 
@@ -88,7 +91,7 @@ RANDOM = {
 
 
 @pytest.mark.parametrize("kind", sorted(RANDOM))
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(SETTINGS, max_examples=max(1, EXAMPLES // 2))
 @given(data=st.data())
 def test_random_bytes_are_rows_or_have_a_reason(
     spark: SparkSession, registry: StubRegistry, kind: str, data: st.DataObject
