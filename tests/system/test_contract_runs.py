@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,37 @@ def test_contracts_in_real_time(engine: Engine, topic: Topic, registry: Registry
         reader.close()
     results = [decoded(registry, r) for r in reader.records if r.topic == f"{name}-out"]
     assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
+
+
+def test_a_registry_that_goes_away_delays_records_and_loses_none(
+    engine: Engine, topic: Topic, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, source = fresh("away"), topic("away", partitions=1)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = EmbeddedRegistry(broker.bootstrap, tmp_path / "registry", port=port).start()
+    try:
+        client = RegistryClient(running.url)
+        monkeypatch.setenv("HEADRACE_REGISTRY", running.url)
+        one = client.register(f"{source}-value", json.dumps(FIRST))
+        two = client.register(f"{source}-value", json.dumps({**FIRST, "doc": "not asked for yet"}))
+        pipeline = hr.Pipeline(name)
+        pipeline.read(source, contract=f"{source}-value").select("id").write(f"{name}-out")
+        with engine.live(pipeline, Mode.MICROBATCH, tmp_path / "checkpoint"):
+            reader = LogReader(engine.bootstrap, f"{name}-out", f"{name}.dead-letters")
+            produce(engine.bootstrap, source, [Sent(payload(one, FIRST, first(0)))])
+            reader.until(lambda found: len(found) == 1, "a record of a schema that it knows")
+            running.stop()
+            produce(
+                engine.bootstrap, source, [Sent(payload(two, FIRST, first(1))), Sent(payload(one, FIRST, first(2)))]
+            )
+            running.start()
+            found = reader.until(lambda found: len(found) == 3, "the records that had to wait")
+            reader.close()
+    finally:
+        running.stop()
+    assert [(record.topic, record.row["id"]) for record in found] == [(f"{name}-out", f"p{n}") for n in range(3)]
 
 
 def test_state_outlives_a_change_of_the_event_schema(
