@@ -69,6 +69,8 @@ def test_what_is_wrong_with_a_contract_is_said_with_everything_else(tmp_path: Pa
     pipeline.read("b", contract=hr.contract("b-value", schema=tmp_path / "broken.avsc")).write("2")
     pipeline.read("c", contract=hr.contract("c-value", schema="c.txt")).write("3")
     pipeline.read("d", contract=hr.contract("d-value", version=0)).write("4")
+    (tmp_path / "plain.json").write_text('{"properties": {"x": {"type": "string"}}}')
+    pipeline.read("m", contract=hr.contract("m-value", schema=tmp_path / "plain.json", message="M")).write("8")
     pipeline.read("e", schema="x STRING", contract="e-value").write("5")
     pipeline.read("f", contract=7).write("6")  # type: ignore[arg-type]
     pipeline.read("g", schema="x STRING").dead_letters.write("7", contract="g-value")
@@ -78,6 +80,7 @@ def test_what_is_wrong_with_a_contract_is_said_with_everything_else(tmp_path: Pa
         f'contract("b-value", schema=...): {tmp_path}/broken.avsc: the schema is no Avro schema: it is no JSON.',
         'contract("c-value", schema=...): c.txt is no schema file by its name.',
         "contract(..., version=0) is no version.",
+        f"contract(..., message='M') names a message, but {tmp_path}/plain.json is no Protobuf schema.",
         '.read("e") has both a schema and a contract.',
         ".read(..., contract=...) takes a contract, not 7.",
         "dead letters can't have a contract.",

@@ -111,6 +111,9 @@ def contract(
             found = _from_file(Path(schema), message)
         except PipelineError as problem:
             reading.refuse(f'contract("{subject}", schema=...): {problem.what}', problem.why, problem.fix)
+    if found is not None and message and found.kind != "PROTOBUF":
+        what = f"contract(..., message={message!r}) names a message, but {schema} is no Protobuf schema."
+        reading.refuse(what, None, "leave out message=...")
     file = None if schema is None else str(schema)
     return Contract(str(subject), version, message, file, found, problems=reading.problems)
 
