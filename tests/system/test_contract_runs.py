@@ -182,6 +182,55 @@ def test_contracts_in_real_time(engine: Engine, topic: Topic, registry: Registry
     assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
 
 
+PROTO = """
+syntax = "proto3";
+package shop;
+message Refund { string id = 1; }
+message Order { string id = 1; optional double total = 2; repeated string tags = 3; }
+"""
+JSON = {
+    "type": "object",
+    "title": "Order",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string"},
+        "total": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def test_protobuf_and_json_schema_out_and_in_again(
+    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("languages"), topic("languages", partitions=1)
+    (tmp_path / "order.proto").write_text(PROTO)
+    (tmp_path / "order.json").write_text(json.dumps(JSON))
+    rows = [{"id": "a", "total": 1.5, "tags": ["x", "y"]}, {"id": "b", "tags": []}]
+    produce(engine.bootstrap, source, [Sent.row(row) for row in [*rows, {"total": 1.0, "tags": ["no id"]}]])
+    writing = hr.Pipeline(name)
+    orders = writing.read(source, schema="id STRING, total DOUBLE, tags ARRAY<STRING>")
+    proto = hr.contract(f"{name}-proto-value", schema=tmp_path / "order.proto", message="Order")
+    orders.write(f"{name}-proto", contract=proto)
+    orders.write(f"{name}-json", contract=hr.contract(f"{name}-json-value", schema=tmp_path / "order.json"))
+    engine.replay(writing, tmp_path / "out")
+    assert sorted(letter.reason for letter in engine.read(f"{name}.dead-letters")) == [
+        "field `id` is null, but the contract has no null there",
+        "field `id` is null, but the contract requires it",
+    ]
+    reading = hr.Pipeline(f"{name}-back")
+    for kind in ("proto", "json"):
+        message = "shop.Order" if kind == "proto" else ""
+        agreed = hr.contract(f"{name}-{kind}-value", message=message)
+        reading.read(f"{name}-{kind}", contract=agreed).write(f"{name}-{kind}-back")
+    engine.replay(reading, tmp_path / "back")
+    for kind in ("proto", "json"):
+        back = [
+            {k: float(v) if k == "total" else v for k, v in r.row.items()} for r in engine.read(f"{name}-{kind}-back")
+        ]
+        assert back == rows
+
+
 def test_a_registry_that_goes_away_delays_records_and_loses_none(
     engine: Engine, topic: Topic, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
