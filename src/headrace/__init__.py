@@ -88,7 +88,7 @@ _deferred.install()
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`hr.testing` without an import of its own; loaded only when it is used."""
-    if name == "testing":
-        return import_module("headrace.testing")
+    """`hr.testing` and `hr.contracts` without an import of their own; loaded only when they are used."""
+    if name in ("contracts", "testing"):
+        return import_module(f"headrace.{name}")
     raise AttributeError(f"module `headrace` has no attribute `{name}`")

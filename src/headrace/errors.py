@@ -26,6 +26,7 @@ HeadraceError
 ├── ContractError                 schemas and their registry
 │   ├── RegistryUnavailableError  no registry answers at the address
 │   ├── RegistryLoginError        the registry wants to know who asks, or does not like the answer
+│   ├── RegistryLogError          the registry's own log, in Kafka, does not answer in time
 │   ├── RegistryRefusedError      the registry refused for a reason of its own
 │   ├── ContractNotFoundError     a subject, version or id that the registry does not have
 │   ├── InvalidContractError      a schema that can't be read
@@ -242,6 +243,10 @@ class RegistryUnavailableError(ContractError):
 
 class RegistryLoginError(ContractError):
     """The registry does not let this user in."""
+
+
+class RegistryLogError(ContractError):
+    """The log in which the registry keeps its schemas does not answer in time."""
 
 
 class RegistryRefusedError(ContractError):

@@ -1,4 +1,4 @@
-"""One real broker for all system tests."""
+"""One real broker and one schema registry for all system tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.contracts.embedded import EmbeddedRegistry
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
 from tests.system.running import Engine
@@ -34,6 +35,13 @@ def topic(broker: EmbeddedBroker) -> Callable[..., str]:
         return unique
 
     return create
+
+
+@pytest.fixture(scope="session")
+def registry(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRegistry]:
+    """A schema registry on that broker, in a process of its own."""
+    with EmbeddedRegistry(broker.bootstrap, tmp_path_factory.mktemp("registry")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,20 @@
 
 from headrace.contracts.client import RegistryClient, RegistryLogin, registry_url
 from headrace.contracts.schemas import Reference, RegisteredSchema, Schema, SchemaType, resolve_references
+from headrace.contracts.serializers import Naming, consumer, deserializer, producer, serializer
 
 __all__ = [
+    "Naming",
     "Reference",
     "RegisteredSchema",
     "RegistryClient",
     "RegistryLogin",
     "Schema",
     "SchemaType",
+    "consumer",
+    "deserializer",
+    "producer",
     "registry_url",
     "resolve_references",
+    "serializer",
 ]

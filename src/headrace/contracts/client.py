@@ -97,13 +97,14 @@ class RegistryClient:
 
     def __init__(self, url: str, login: RegistryLogin | None = None, timeout: float = 10.0) -> None:
         login = login or RegistryLogin.from_environment()
-        self._urls = tuple(_without_login(part) for part in url.split(",") if part.strip())
+        shown, user, password = split_login(url, login)
+        self._urls = tuple(shown.split(",")) if shown else ()
         if not self._urls:
             raise RegistryUnavailableError(
                 "the URL of the registry is empty.", fix="http://localhost:8081, for instance"
             )
         self._login = login
-        self._headers = _authorization(url.split(",")[0], login)
+        self._headers = _authorization(user, password)
         self._opener = _opener(self._urls, login)
         self._timeout = timeout
         self._by_id: dict[int, Schema] = {}
@@ -340,10 +341,21 @@ def _without_login(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
 
 
-def _authorization(url: str, login: RegistryLogin) -> dict[str, str]:
-    parts = urlsplit(url.strip())
-    user = unquote(parts.username) if parts.username else login.user
-    password = unquote(parts.password) if parts.password else login.password
+def split_login(url: str, login: RegistryLogin) -> tuple[str, str | None, str | None]:
+    """The URLs without credentials, the user and the password: those in the first URL, else those of the login.
+
+    >>> split_login("http://ada:s3cret@localhost:8081", RegistryLogin())
+    ('http://localhost:8081', 'ada', 's3cret')
+    """
+    parts = [part for part in url.split(",") if part.strip()]
+    shown = ",".join(_without_login(part) for part in parts)
+    first = urlsplit(parts[0].strip()) if parts else urlsplit("")
+    user = unquote(first.username) if first.username else login.user
+    password = unquote(first.password) if first.password else login.password
+    return shown, user, password
+
+
+def _authorization(user: str | None, password: str | None) -> dict[str, str]:
     if user is None:
         return {}
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode()}

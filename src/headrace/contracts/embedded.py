@@ -89,11 +89,23 @@ class EmbeddedRegistry:
     """
 
     def __init__(
-        self, bootstrap: str, folder: Path | None = None, port: int | None = None, attached: bool = True
+        self,
+        bootstrap: str,
+        folder: Path | None = None,
+        port: int | None = None,
+        *,
+        host: str | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        attached: bool = True,
     ) -> None:
         self.bootstrap = bootstrap
         self.folder = (folder or default_registry_dir()).resolve()
         self.port = port
+        # Absolute: the process runs in its own folder.
+        files = {"--certificate": certificate, "--key": key}
+        self._options = [word for name, file in files.items() if file for word in (name, str(file.resolve()))]
+        self._options += ["--host", host] if host else []
         self.attached = attached
         self._running: RunningRegistry | None = None
         self._child: ChildProcess | None = None
@@ -158,6 +170,7 @@ class EmbeddedRegistry:
             [
                 *(sys.executable, "-m", "headrace.contracts.service", token_of(self.folder)),
                 *("--bootstrap", self.bootstrap, "--port", str(self.port or 0), "--folder", str(self.folder)),
+                *self._options,
             ],
             folder=self.folder,
             console=log,
