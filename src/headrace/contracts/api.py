@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
@@ -16,12 +14,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.contracts import refusals, rules
 from headrace.contracts.client import CONTENT_TYPE
+from headrace.contracts.http_answers import answer_of, problem, text_of
+from headrace.contracts.http_guards import BasicAuth, EncodedPaths
 from headrace.contracts.records import Version
 from headrace.contracts.refusals import Refusal
 from headrace.contracts.registry import Asked, Registry, version_number
@@ -71,9 +70,9 @@ def build_app(registry: Registry, *, login: str | None = None, hosts: list[str] 
         "/v1/metadata/version": {"GET": _metadata_version},
     }
     routes = [Route(path, _endpoint(registry, handlers), methods=list(handlers)) for path, handlers in paths.items()]
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts or _LOOPBACK), Middleware(_EncodedPaths)]
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts or _LOOPBACK), Middleware(EncodedPaths)]
     if login is not None:
-        middleware.insert(0, Middleware(_BasicAuth, login=login))
+        middleware.insert(0, Middleware(BasicAuth, login=login))
     return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_problem})
 
 
@@ -86,18 +85,18 @@ def _endpoint(registry: Registry, handlers: dict[str, Handler]) -> Callable[[Req
             if handler is _by_id and request.query_params.keys() <= {"subject"}:
                 found = registry.state.version_of_id(_id(request))
                 if found is not None:
-                    return _json(_content(found, found.schema.text))
-            return _json(await run_in_threadpool(handler, registry, request))
+                    return answer_of(_content(found, found.schema.text))
+            return answer_of(await run_in_threadpool(handler, registry, request))
         except Refusal as refusal:
-            return _problem(refusal.status, refusal.code, refusal.message)
+            return problem(refusal.status, refusal.code, refusal.message)
         except InvalidContractError as error:
-            return _problem(422, 42201, error.what)
+            return problem(422, 42201, error.what)
         except ContractError as error:
             _LOG.warning("%s %s: %s", request.method, request.url.path, error)
-            return _problem(500, 50002, " ".join(filter(None, (error.what, error.why))))
+            return problem(500, 50002, " ".join(filter(None, (error.what, error.why))))
         except HeadraceError as error:
             _LOG.warning("%s %s: %s", request.method, request.url.path, error)
-            return _problem(500, 50001, error.what)
+            return problem(500, 50001, error.what)
 
     return answer
 
@@ -115,7 +114,7 @@ def _by_id(registry: Registry, request: Request) -> Any:
 
 def _text_by_id(registry: Registry, request: Request) -> Response:
     found = registry.by_id(_id(request))
-    return _plain(registry.formatted(found, request.query_params.get("format", "")))
+    return text_of(registry.formatted(found, request.query_params.get("format", "")))
 
 
 def _subjects_of_id(registry: Registry, request: Request) -> Any:
@@ -199,7 +198,7 @@ def _delete_version(registry: Registry, request: Request) -> Any:
 
 
 def _text(registry: Registry, request: Request) -> Response:
-    return _plain(registry.formatted(_find(registry, request), request.query_params.get("format", "")))
+    return text_of(registry.formatted(_find(registry, request), request.query_params.get("format", "")))
 
 
 def _referenced_by(registry: Registry, request: Request) -> Any:
@@ -320,7 +319,7 @@ def _asked(request: Request) -> Asked:
             rule_set=body.get("ruleSet"),
             normalize=_flag(request, "normalize"),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise refusals.invalid_schema(f"the request can't be read: {type(error).__name__} {error}") from error
 
 
@@ -376,53 +375,7 @@ def _page(request: Request, found: list[Any]) -> list[Any]:
     return found[offset:] if limit < 0 else found[offset : offset + limit]
 
 
-def _json(content: Any) -> Response:
-    if isinstance(content, Response):
-        return content
-    return Response(json.dumps(content, separators=(",", ":"), ensure_ascii=False), media_type=CONTENT_TYPE)
-
-
-def _plain(text: str) -> Response:
-    return PlainTextResponse(text, media_type=CONTENT_TYPE)
-
-
-def _problem(status: int, code: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    body = json.dumps({"error_code": code, "message": message}, ensure_ascii=False)
-    return Response(body, status, headers, media_type=CONTENT_TYPE)
-
-
 async def _http_problem(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     told = error.detail if isinstance(error, HTTPException) else "Internal Server Error"
-    return _problem(status, status, f"HTTP {status} {told}")
-
-
-class _EncodedPaths:
-    """Leaves the path encoded for the router: a subject may have a slash in its name."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope.get("raw_path"):
-            path = scope["raw_path"].decode("ascii", "replace")
-            scope = {**scope, "path": path.rstrip("/") or "/"}
-        await self._app(scope, receive, send)
-
-
-class _BasicAuth:
-    """Lets in who knows the login. Compared in constant time."""
-
-    def __init__(self, app: ASGIApp, login: str) -> None:
-        self._app = app
-        self._expected = b"basic " + base64.b64encode(login.encode())
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            scheme, _, credentials = given.partition(b" ")
-            if not secrets.compare_digest(scheme.lower() + b" " + credentials.strip(), self._expected):
-                refused = _problem(401, 401, "HTTP 401 Unauthorized", {"WWW-Authenticate": 'Basic realm="headrace"'})
-                await refused(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+    return problem(status, status, f"HTTP {status} {told}")
