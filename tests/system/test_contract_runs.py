@@ -34,13 +34,11 @@ START = 1_714_564_800_000
 
 
 @pytest.fixture(scope="module")
-def registry(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryClient]:
-    """A registry on the tests' broker, and the one that pipelines here find."""
-    patch = pytest.MonkeyPatch()
-    with EmbeddedRegistry(broker.bootstrap, tmp_path_factory.mktemp("registry")) as running:
-        patch.setenv("HEADRACE_REGISTRY", running.url)
-        yield RegistryClient(running.url)
-    patch.undo()
+def client(registry: EmbeddedRegistry) -> Iterator[RegistryClient]:
+    """The tests' registry, which the pipelines here find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_REGISTRY", registry.url)
+        yield RegistryClient(registry.url)
 
 
 TIME = {"type": "long", "logicalType": "timestamp-millis"}
@@ -92,12 +90,12 @@ def problems(refused: pytest.ExceptionInfo[InvalidPipelineError]) -> list[Pipeli
 
 
 def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     name, source = fresh("mixed"), topic("mixed", partitions=1)
-    registry.set_compatibility("BACKWARD", f"{source}-value")
-    one = registry.register(f"{source}-value", json.dumps(FIRST))
-    two = registry.register(f"{source}-value", json.dumps(SECOND))
+    client.set_compatibility("BACKWARD", f"{source}-value")
+    one = client.register(f"{source}-value", json.dumps(FIRST))
+    two = client.register(f"{source}-value", json.dumps(SECOND))
     sent = [
         Sent(payload(one, FIRST, first(0))),
         Sent(b"not avro"),
@@ -114,7 +112,7 @@ def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
         "id", "card_id", "total", "currency", "at", even="CAST(total AS DECIMAL(10,2))"
     ).write(f"{name}-out", contract=f"{name}-out-value")
     batches = engine.replay(pipeline, tmp_path)
-    rows = [decoded(registry, record) for record in engine.read(f"{name}-out")]
+    rows = [decoded(client, record) for record in engine.read(f"{name}-out")]
     assert [(r["id"], r["card_id"], r["total"], r["currency"], str(r["even"])) for r in rows] == [
         ("p0", "c", 1.0, "EUR", "1.00"),
         ("p1", "c", 3.5, "USD", "3.50"),
@@ -129,7 +127,7 @@ def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
     }
     assert letters[4].value == sent[4].value, "the original bytes"
     assert sum(batch.dead_letters for batch in batches) == 4
-    written = registry.latest(f"{name}-out-value")
+    written = client.latest(f"{name}-out-value")
     assert written.version == 1
     assert [f["name"] for f in json.loads(written.text)["fields"]] == [
         "id", "card_id", "total", "currency", "at", "even",
@@ -137,7 +135,7 @@ def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
 
 
 def test_a_row_that_does_not_fit_the_contract_of_its_output_is_a_dead_letter(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     name, source = fresh("unfit"), topic("unfit", partitions=1)
     schema = tmp_path / "out.avsc"
@@ -151,7 +149,7 @@ def test_a_row_that_does_not_fit_the_contract_of_its_output_is_a_dead_letter(
         f"{name}-out", contract=hr.contract(f"{name}-value", schema=schema)
     )
     batches = engine.replay(pipeline, tmp_path / "checkpoint")
-    assert [decoded(registry, r) for r in engine.read(f"{name}-out")] == [rows[0], rows[3]]
+    assert [decoded(client, r) for r in engine.read(f"{name}-out")] == [rows[0], rows[3]]
     letters = engine.read(f"{name}.dead-letters")
     assert [(letter.row, letter.reason) for letter in letters] == [
         (rows[1], "field `kind` is `gold`, a symbol that the contract does not have"),
@@ -161,9 +159,9 @@ def test_a_row_that_does_not_fit_the_contract_of_its_output_is_a_dead_letter(
     assert sum(batch.dead_letters for batch in batches) == 2
 
 
-def test_contracts_in_real_time(engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path) -> None:
+def test_contracts_in_real_time(engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path) -> None:
     name, source = fresh("live"), topic("live", partitions=1)
-    one = registry.register(f"{source}-value", json.dumps(FIRST))
+    one = client.register(f"{source}-value", json.dumps(FIRST))
     pipeline = hr.Pipeline(name)
     counted = pipeline.read(source, contract=hr.contract(f"{source}-value", version=1)).event_time("at").key_by("card")
     counted.rolling("counted", n=hr.last("1h").count()).write(f"{name}-out", contract=f"{name}-value")
@@ -171,14 +169,12 @@ def test_contracts_in_real_time(engine: Engine, topic: Topic, registry: Registry
         reader = LogReader(engine.bootstrap, f"{name}-out", f"{name}.dead-letters")
         produce(engine.bootstrap, source, [Sent(payload(one, FIRST, first(0))), Sent(b"?")])
         reader.until(lambda found: len(found) >= 2, "the first result and the dead letter")
-        two = registry.register(
-            f"{source}-value", json.dumps({**FIRST, "doc": "seen for the first time while it runs"})
-        )
+        two = client.register(f"{source}-value", json.dumps({**FIRST, "doc": "seen for the first time while it runs"}))
         assert two != one
         produce(engine.bootstrap, source, [Sent(payload(two, FIRST, first(1)))])
         reader.until(lambda found: len(found) >= 3, "a record of a schema that is new")
         reader.close()
-    results = [decoded(registry, r) for r in reader.records if r.topic == f"{name}-out"]
+    results = [decoded(client, r) for r in reader.records if r.topic == f"{name}-out"]
     assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
 
 
@@ -201,7 +197,7 @@ JSON = {
 
 
 def test_protobuf_and_json_schema_out_and_in_again(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     name, source = fresh("languages"), topic("languages", partitions=1)
     (tmp_path / "order.proto").write_text(PROTO)
@@ -263,11 +259,11 @@ def test_a_registry_that_goes_away_delays_records_and_loses_none(
 
 
 def test_state_outlives_a_change_of_the_event_schema(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     """The state has columns of its own: fields may come, go and change places around them."""
     name, source = fresh("evolving"), topic("evolving", partitions=1)
-    one = registry.register(f"{source}-value", json.dumps(SECOND))
+    one = client.register(f"{source}-value", json.dumps(SECOND))
 
     def pipeline() -> hr.Pipeline:
         declared = hr.Pipeline(name)
@@ -286,7 +282,7 @@ def test_state_outlives_a_change_of_the_event_schema(
             *(f for f in SECOND["fields"] if f["name"] != "currency"),
         ],
     }
-    two = registry.register(f"{source}-value", json.dumps(later))
+    two = client.register(f"{source}-value", json.dumps(later))
     new = {"id": "p5", "card_id": "c", "amount": 4.0, "at": START + 5000, "channel": "web"}
     again = [
         Sent(payload(one, SECOND, second(1))),
@@ -295,7 +291,7 @@ def test_state_outlives_a_change_of_the_event_schema(
     ]
     produce(engine.bootstrap, source, again)
     engine.replay(pipeline(), tmp_path)
-    rows = [decoded(registry, r) for r in engine.read(f"{name}-out")]
+    rows = [decoded(client, r) for r in engine.read(f"{name}-out")]
     assert [(r["id"], r["total"], (r["before"] or {}).get("id"), r.get("channel")) for r in rows] == [
         ("p0", 1.0, None, None),
         ("p1", 2.0, "p0", None),
@@ -303,17 +299,17 @@ def test_state_outlives_a_change_of_the_event_schema(
         ("p4", 4.0, "p2", None),
         ("p5", 8.0, "p4", "web"),
     ]
-    versions = registry.versions(f"{name}-value")
+    versions = client.versions(f"{name}-value")
     assert versions == [1, 2], "the output's schema has grown with the stream"
-    latest = json.loads(registry.latest(f"{name}-value").text)
+    latest = json.loads(client.latest(f"{name}-value").text)
     assert {"channel"} < {f["name"] for f in latest["fields"]}
 
 
 def test_a_pipeline_under_contracts_is_checked_before_spark(
-    engine: Engine, topic: Topic, registry: RegistryClient
+    engine: Engine, topic: Topic, client: RegistryClient
 ) -> None:
     source = topic("checked", partitions=1)
-    registry.register(f"{source}-value", json.dumps(FIRST))
+    client.register(f"{source}-value", json.dumps(FIRST))
     pipeline = hr.Pipeline("checked")
     pipeline.read(source, contract=f"{source}-value").event_time("when").write("checked-out")
     pipeline.read(source, contract=f"{source}-valeu").write("checked-out-2")
@@ -331,7 +327,7 @@ def test_a_pipeline_under_contracts_is_checked_before_spark(
 
 
 def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     name, source = fresh("breaking"), topic("breaking", partitions=1)
     produce(engine.bootstrap, source, [Sent.row({"id": "a", "n": 1})])
@@ -346,16 +342,16 @@ def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
         engine.replay(pipeline("id STRING, n BOOLEAN"), tmp_path / "2")
     assert f"breaks `{name}-value`, whose mode is BACKWARD" in refused.value.what
     assert refused.value.location is not None
-    assert registry.versions(f"{name}-value") == [1]
+    assert client.versions(f"{name}-value") == [1]
     assert len(engine.read(f"{name}-out")) == 1, "nothing was written"
 
 
 def test_a_schema_file_that_breaks_the_subject_is_refused_before_spark(
-    engine: Engine, topic: Topic, registry: RegistryClient, tmp_path: Path
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
     source = topic("file", partitions=1)
-    registry.set_compatibility("FULL", f"{source}-value")
-    registry.register(f"{source}-value", json.dumps(FIRST))
+    client.set_compatibility("FULL", f"{source}-value")
+    client.register(f"{source}-value", json.dumps(FIRST))
     file = tmp_path / "payment.avsc"
     changed = [{**f, "type": "string"} if f["name"] == "amount" else f for f in FIRST["fields"]]
     file.write_text(json.dumps({**FIRST, "fields": changed}))

@@ -30,7 +30,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         lambda m: (
             "the schema registry can't be asked.",
             m["said"][:1].upper() + m["said"][1:] + ".",
-            "bring it back and run again: it continues where it stopped, nothing is lost.",
+            "bring it back (`headrace registry status`) and run again: it continues where it stopped, nothing is lost.",
         ),
     ),
     (
