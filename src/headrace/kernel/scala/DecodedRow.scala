@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import org.apache.spark.sql.catalyst.expressions.BaseGenericInternalRow
+import org.apache.spark.unsafe.types.UTF8String
 
 /** A row whose numbers are not boxed: a decoder fills one per record, and boxes were a good part of its cost. */
 private[headrace] final class DecodedRow(width: Int) extends BaseGenericInternalRow {
@@ -24,11 +25,14 @@ private[headrace] final class DecodedRow(width: Int) extends BaseGenericInternal
   override def getDouble(slot: Int): Double =
     if (values(slot).isInstanceOf[Mark]) java.lang.Double.longBitsToDouble(numbers(slot)) else values(slot).asInstanceOf[Double]
 
-  override protected def genericGet(slot: Int): Any = values(slot) match {
-    case IsLong => numbers(slot)
-    case IsInt => numbers(slot).toInt
-    case IsDouble => java.lang.Double.longBitsToDouble(numbers(slot))
-    case value => value
+  override def getUTF8String(slot: Int): UTF8String = values(slot).asInstanceOf[UTF8String]
+
+  override protected def genericGet(slot: Int): Any = {
+    val value = values(slot)
+    if (!value.isInstanceOf[Mark]) value
+    else if (value.asInstanceOf[AnyRef] eq IsLong) numbers(slot)
+    else if (value.asInstanceOf[AnyRef] eq IsInt) numbers(slot).toInt
+    else java.lang.Double.longBitsToDouble(numbers(slot))
   }
 }
 
