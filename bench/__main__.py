@@ -12,6 +12,7 @@ BENCHES = (
     "bench.windows",
     "bench.early_windows",
     "bench.registry",
+    "bench.contracts",
 )
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from types import ModuleType
 from headrace import deferred as _deferred
 from headrace.functions import speed_kmh
 from headrace.pipeline import (
+    Contract,
     Pipeline,
     ResultTime,
     Schema,
@@ -30,6 +31,7 @@ from headrace.pipeline import (
     at_end,
     at_latest,
     bounded,
+    contract,
     each,
     every,
     global_window,
@@ -46,6 +48,7 @@ from headrace.pipeline import (
 )
 
 __all__ = [
+    "Contract",
     "Pipeline",
     "ResultTime",
     "Schema",
@@ -64,6 +67,7 @@ __all__ = [
     "at_end",
     "at_latest",
     "bounded",
+    "contract",
     "each",
     "every",
     "global_window",

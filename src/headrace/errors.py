@@ -10,6 +10,7 @@ HeadraceError
 │   ├── UnboundedStateError       a step that would keep state for ever
 │   ├── InvalidDurationError      "30 parsecs"
 │   ├── InvalidSchemaError        a DDL string or dataclass that is not a schema
+│   ├── BrokenContractError       a contract that the registry lacks, or that the pipeline would break
 │   └── UnsupportedStepError      a combination this version does not lower
 ├── EnvironmentProblem            the machine, not the pipeline
 │   ├── JavaNotFoundError
@@ -178,6 +179,10 @@ class InvalidDurationError(PipelineError):
 
 class InvalidSchemaError(PipelineError):
     """A schema that can't be read."""
+
+
+class BrokenContractError(PipelineError):
+    """A contract that the registry does not have, or that the pipeline does not fit."""
 
 
 class UnsupportedStepError(PipelineError):

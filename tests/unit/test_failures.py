@@ -29,6 +29,11 @@ SILENT = (
 FENCED = (
     "org.apache.kafka.common.errors.ProducerFencedException: There is a newer producer with the same transactionalId"
 )
+REGISTRY = (
+    "Job aborted due to stage failure: Lost task 0.0 in stage 1.0 (executor driver): "
+    "org.apache.spark.sql.headrace.RegistryUnavailable: the schema registry at http://r:8081 could not be asked "
+    "for /schemas/ids/7: java.net.http.HttpTimeoutException: request timed out\n\tat org.apache.spark..."
+)
 OTHER = (
     "Query card-fraud terminated with exception: Job aborted\n"
     "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)\n"
@@ -46,9 +51,10 @@ OTHER = (
         (DATA_LOSS, QueryFailedError, "gone from the log", "--checkpoint DIR"),
         (GONE, QueryFailedError, "a topic disappeared", "headrace topics list"),
         (SILENT, QueryFailedError, "the broker no longer answers", "headrace broker status"),
+        (REGISTRY, QueryFailedError, "the schema registry can't be asked", "continues where it stopped"),
         (FENCED, QueryFailedError, "another process writes for this pipeline", "stop the other run"),
     ],
-    ids=["column", "data loss", "topic", "broker", "fenced"],
+    ids=["column", "data loss", "topic", "broker", "registry", "fenced"],
 )
 def test_a_known_failure_says_what_and_how_to_fix_it(text: str, kind: type[Exception], what: str, fix: str) -> None:
     error = explain_failure(RuntimeError(text), "card-fraud", LOG)

@@ -24,6 +24,11 @@ Bootstrap = Annotated[
     str | None, typer.Option("--bootstrap", help="address of a Kafka broker; default: this project's embedded one")
 ]
 
+RegistryOption = Annotated[
+    str | None,
+    typer.Option("--registry", help="URL of a schema registry, for contracts; default: this project's embedded one"),
+]
+
 
 def run(
     target: Target,
@@ -41,6 +46,7 @@ def run(
         int, typer.Option(min=1, help="state stores; fixed once a checkpoint exists")
     ] = RunSettings.state_partitions,
     max_rows: Annotated[int, typer.Option(min=1, help="bound of a micro-batch")] = RunSettings.max_rows_per_batch,
+    registry: RegistryOption = None,
     progress_file: Annotated[Path | None, typer.Option(help="append progress records here, as JSON lines")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Spark logs")] = False,
     output: OutputOption = Format.TEXT,
@@ -74,6 +80,7 @@ def run(
         # Programs read the records; what is said on the way is for people.
         report=None if output is Format.JSON else lambda message: print(message, file=sys.stderr, flush=True),
         verbose=verbose or "--verbose" in sys.argv,
+        registry=registry,
     )
     _run(job)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.engine.contracts import Contracts
 from headrace.engine.plan import QueryPlan, Route, plan_queries
 from headrace.engine.settings import Mode, RunSettings
 from headrace.pipeline import Pipeline
@@ -29,8 +30,9 @@ def guarantee(mode: Mode) -> tuple[str, str, str]:
     return _AT_LEAST if mode is Mode.REALTIME else _EXACTLY
 
 
-def explain_dict(pipeline: Pipeline) -> dict[str, Any]:
-    """The plan for machines."""
+def explain_dict(pipeline: Pipeline, registry: str | None = None) -> dict[str, Any]:
+    """The plan for machines. The registry is asked only for contracts that have no schema file."""
+    pipeline = Contracts(registry).resolved(pipeline, offline=True)
     return {
         **describe(pipeline),
         "queries": [
@@ -55,8 +57,9 @@ def explain_dict(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def explain_text(pipeline: Pipeline) -> str:
+def explain_text(pipeline: Pipeline, registry: str | None = None) -> str:
     """The plan for people: the steps as written, then the queries that run them."""
+    pipeline = Contracts(registry).resolved(pipeline, offline=True)
     queries = plan_queries(pipeline)
     lines = [draw(pipeline), ""]
     for query in queries:

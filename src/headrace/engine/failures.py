@@ -26,6 +26,14 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
+        r"RegistryUnavailable: (?P<said>[^\n]*)",
+        lambda m: (
+            "the schema registry can't be asked.",
+            m["said"][:1].upper() + m["said"][1:] + ".",
+            "bring it back (`headrace registry status`) and run again: it continues where it stopped, nothing is lost.",
+        ),
+    ),
+    (
         r"(?:UnknownTopicOrPartition|This server does not host this topic)",
         lambda m: (
             "a topic disappeared while the pipeline was running.",

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from headrace.engine import hidden
 from headrace.engine.control import Control
-from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, to_records
+from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, counts_in_operator, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful
 from headrace.engine.source import to_rows, with_event_time
 from headrace.errors import UnsupportedStepError
@@ -20,6 +20,8 @@ from headrace.pipeline.watermarks import Adaptive
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from headrace.engine.contracts import Contracts
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -29,9 +31,11 @@ class Lowered:
     state_types: dict[str, str]
 
 
-def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) -> Lowered:
-    """From Kafka records (`source.read_records`) to Kafka records."""
-    rows = to_rows(records, query, None if control is None else control.topic)
+def lower(
+    records: DataFrame, query: QueryPlan, control: Control | None = None, contracts: Contracts | None = None
+) -> Lowered:
+    """From Kafka records (`source.read_records`) to Kafka records. `contracts` are needed if the query has any."""
+    rows = to_rows(records, query, None if control is None else control.topic, contracts)
     windowed: dict[str, Column] = {}
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
@@ -74,7 +78,7 @@ def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) 
         rows = _operator(rows, query, stages, windowed, control)
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
-    return Lowered(to_records(rows, query, visible), state_types)
+    return Lowered(to_records(rows, query, visible, contracts), state_types)
 
 
 def _operator(
@@ -105,7 +109,7 @@ def _operator(
             "timestamp": hidden.TIMESTAMP,
             "outOfOrderMs": delay,
             "statePartitions": int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
-            "observed": OBSERVED,
+            "observed": OBSERVED if counts_in_operator(query) else None,
             "counted": {name: route.value for name, route in COUNTED.items()},
             "stages": stages,
         },

@@ -20,6 +20,8 @@ from headrace.pipeline.windows import WindowKind
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from headrace.engine.contracts import Contracts
+
 OBSERVED = "headrace"
 TIMES = "headrace_times"
 """What a watermark strategy watches: the latest event time of each partition, and how late events come."""
@@ -80,6 +82,17 @@ class _WideRow:
             case _:
                 raise AssertionError(f"no stateless step: {step}")
 
+    def encode(self, scope: _Scope, branch: Branch, contracts: Contracts | None) -> str:
+        """The payloads of a branch under its contract, in a column of their own: they are computed once."""
+        assert contracts is not None
+        assert branch.write is not None
+        row = F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items()))
+        name = f"__hr_e{self._made}"
+        self._made += 1
+        encoded = contracts.encode(self.df, row, branch.write)
+        self.df = self.df.withColumn(name, F.when(alive(scope, branch.route), encoded))
+        return name
+
     def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
         spark = self.df.sparkSession
         inner = self.df.columns
@@ -103,7 +116,14 @@ def alive(scope: _Scope, route: Route) -> Column:
     return on_route if scope.keep is None else on_route & F.coalesce(F.col(scope.keep), F.lit(False))
 
 
-def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> DataFrame:
+def counts_in_operator(query: QueryPlan) -> bool:
+    """Whether the operator itself counts what leaves it, where a row is small: unless encoding adds dead letters."""
+    return bool(query.stateful) and all(branch.contract is None for branch in query.branches)
+
+
+def to_records(
+    rows: DataFrame, query: QueryPlan, input_columns: list[str], contracts: Contracts | None = None
+) -> DataFrame:
     """Records for the Kafka sink: topic, key, value, headers.
 
     `input_columns` are the user's columns as they went into the operator, which is what side rows still have.
@@ -113,14 +133,19 @@ def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> D
     own = {c.removeprefix(hidden.WINDOW): c for c in windowed} or None
     wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route}, own)
     scopes = [(branch, wide.scope(branch)) for branch in query.branches]
+    encoded = {branch: wide.encode(scope, branch, contracts) for branch, scope in scopes if branch.contract is not None}
     counted = wide.df
-    if not query.stateful:  # an operator counts what leaves it
-        counted = counted.observe(
-            OBSERVED, *(F.count_if(F.col(hidden.ROUTE) == route.value).alias(name) for name, route in COUNTED.items())
-        )
+    if not counts_in_operator(query):
+        counts = {name: F.count_if(F.col(hidden.ROUTE) == route.value) for name, route in COUNTED.items()}
+        for name in encoded.values():
+            # A row that does not fit the contract of its output is a dead letter too.
+            counts["dead_letters"] = counts["dead_letters"] + F.count_if(F.col(name).getField("reason").isNotNull())
+        counted = counted.observe(OBSERVED, *(count.alias(name) for name, count in counts.items()))
     per_route: dict[Route, list[tuple[Column, tuple[Column, ...]]]] = {}
     for branch, scope in scopes:
         record = _record(counted, branch, scope, query)
+        if branch in encoded:
+            record = _under_contract(record, F.col(encoded[branch]), query)
         per_route.setdefault(branch.route, []).append((alive(scope, branch.route), record))
     # Routes exclude each other, so their branches share slots: a row has as many slots as one route has branches.
     slots = []
@@ -152,6 +177,19 @@ def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> t
     return F.lit(branch.topic), key, value, _headers(branch, query)
 
 
+def _under_contract(record: tuple[Column, ...], encoded: Column, query: QueryPlan) -> tuple[Column, ...]:
+    """The record with its payload encoded; as a dead letter, in JSON, if the row does not fit the contract."""
+    topic, key, row, headers = record
+    reason = encoded.getField("reason")
+    more = [header("headrace-reason", reason), *_source_headers(query)]
+    return (
+        F.when(reason.isNull(), topic).otherwise(F.lit(query.dead_letter_topic)),
+        key,
+        F.when(reason.isNull(), encoded.getField("value")).otherwise(row),
+        F.when(reason.isNull(), headers).otherwise(F.concat(headers, F.array(*more))),
+    )
+
+
 def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
     columns = branch.key or query.key
     if not columns or any(c not in scope.columns for c in columns):
@@ -172,10 +210,20 @@ def _pane(query: QueryPlan) -> Column:
     return F.concat_ws("/", F.lit(query.read.topic), F.lit(query.step), key, *bounds, of("pane_index"), of("row_kind"))
 
 
-def _headers(branch: Branch, query: QueryPlan) -> Column:
-    def header(name: str, value: Column) -> Column:
-        return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+def header(name: str, value: Column) -> Column:
+    """A header of a record."""
+    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
+
+def _source_headers(query: QueryPlan) -> list[Column]:
+    return [
+        header("headrace-source-topic", F.lit(query.read.topic)),
+        header("headrace-source-partition", F.col(hidden.PARTITION)),
+        header("headrace-source-offset", F.col(hidden.OFFSET)),
+    ]
+
+
+def _headers(branch: Branch, query: QueryPlan) -> Column:
     panes = query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
     if panes and branch.route is Route.RESULT:
         identity, caused = _pane(query), F.col(hidden.ARRIVED)
@@ -188,9 +236,5 @@ def _headers(branch: Branch, query: QueryPlan) -> Column:
             header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit("")))
         )
     if branch.route is Route.DEAD_LETTER:
-        headers += [
-            header("headrace-source-topic", F.lit(query.read.topic)),
-            header("headrace-source-partition", F.col(hidden.PARTITION)),
-            header("headrace-source-offset", F.col(hidden.OFFSET)),
-        ]
+        headers += _source_headers(query)
     return F.array(*headers)

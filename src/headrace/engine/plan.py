@@ -13,6 +13,7 @@ from enum import IntEnum
 from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.columns import referenced_columns
+from headrace.pipeline.contracts import Contract
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
@@ -66,6 +67,11 @@ class Branch:
     write: Write | None
     """None for a default side output, which the user did not write."""
 
+    @property
+    def contract(self) -> Contract | None:
+        """What its payloads are under; JSON if there is none."""
+        return None if self.write is None else self.write.contract
+
 
 @dataclass(frozen=True)
 class QueryPlan:
@@ -108,6 +114,11 @@ class QueryPlan:
     def step(self) -> str:
         """The name that the ids of this query's results carry."""
         return self.stateful[-1].name if self.stateful else self.name
+
+    @property
+    def dead_letter_topic(self) -> str | None:
+        """Where rows go that do not fit the contract of their output; None if there is no such output."""
+        return next((b.topic for b in self.branches if b.route is Route.DEAD_LETTER), None)
 
     @property
     def output_topics(self) -> tuple[str, ...]:
@@ -209,6 +220,8 @@ def _query(
     stateful = [s for s in before if isinstance(s, Stateful)]
     # A query may find rows without the time or the key that only it needs.
     needy = takes_side_rows or any(isinstance(s, (*Stateful, EventTime)) for s in before)
+    # And a row may not fit the contract of its output.
+    needy = needy or any(b.contract is not None for b in branches)
     possible = {Route.DEAD_LETTER: "dead-letters"} if needy else {}
     if quarantining is not None:
         possible[Route.QUARANTINED] = "quarantined"

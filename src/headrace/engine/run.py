@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
+from headrace.engine.contracts import Contracts
 from headrace.engine.control import Control, control_topic, needs_claims, needs_control
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
@@ -47,8 +48,10 @@ class Run:
         report: Report | None = None,
         verbose: bool = False,
         spark: SparkSession | None = None,
+        registry: str | None = None,
     ) -> None:
-        self.pipeline = pipeline
+        self._contracts = Contracts(registry)
+        self.pipeline = self._contracts.resolved(pipeline)
         self.mode = mode
         self.phase = Mode.MICROBATCH if mode is Mode.AUTO else mode
         """What runs now: in auto mode first micro-batch, then real time."""
@@ -66,7 +69,7 @@ class Run:
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
         self._rehearsal: Rehearsal | None = None
-        self.plans = plan_queries(pipeline)
+        self.plans = plan_queries(self.pipeline)
 
     @property
     def log_file(self) -> Path:
@@ -178,7 +181,7 @@ class Run:
             records = read_records(
                 self._spark, plan.read, self._bootstrap, max_rows, None if control is None else control.topic
             )
-            lowered = lower(records, plan, control)
+            lowered = lower(records, plan, control, self._contracts)
             self._checkpoint.check_types(plan, lowered.state_types)
             self._queries.append((plan, self._write(lowered.records, plan)))
             streams.append(lowered.records)

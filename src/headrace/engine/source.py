@@ -15,6 +15,8 @@ from headrace.pipeline.nodes import EventTime, Read
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from headrace.engine.contracts import Contracts
+
 _PARSED = "__hr_parsed"
 _MISFIT = "__hr_misfit"
 _CONTROL = "__hr_control"
@@ -50,7 +52,9 @@ def read_records(
     return reader.load()
 
 
-def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = None) -> DataFrame:
+def to_rows(
+    records: DataFrame, query: QueryPlan, control_topic: str | None = None, contracts: Contracts | None = None
+) -> DataFrame:
     """Parse each record; what does not fit the schema becomes a dead letter with the reason, never an exception.
 
     Records of the control topic are no data: they go through as they are.
@@ -58,9 +62,8 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
     control = F.lit(False) if control_topic is None else F.col(_CONTROL)
     claims = [] if control_topic is None else [hidden.CLAIM]
     schema = query.read.schema
-    columns = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
     parsed = records.select(
-        doorway.from_json(records.sparkSession, F.col("value"), columns, _MISFIT).alias(_PARSED),
+        _decoded(records.sparkSession, query.read, contracts).alias(_PARSED),
         F.col("value").alias(hidden.RAW),
         F.col("key").alias(hidden.RECORD_KEY),
         F.col("partition").alias(hidden.PARTITION),
@@ -109,6 +112,14 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
         hidden.INTAKE_REASON,
         *claims,
     )
+
+
+def _decoded(spark: SparkSession, read: Read, contracts: Contracts | None) -> Column:
+    if read.contract is not None:
+        assert contracts is not None
+        return contracts.decode(spark, F.col("value"), read, _MISFIT)
+    columns = ", ".join(f"`{c.name}` {c.type}" for c in read.schema.columns)
+    return doorway.from_json(spark, F.col("value"), columns, _MISFIT)
 
 
 def _control_columns(topic: str) -> list[Column]:

@@ -57,6 +57,31 @@ def from_json(spark: SparkSession, value: Column, ddl: str, reason: str) -> Colu
     return ClassicColumn(_package(spark).Records.fromJson(value._jc, ddl, reason))
 
 
+def from_contract(
+    spark: SparkSession,
+    value: Column,
+    contract: Mapping[str, Any],
+    columns: str,
+    reason: str,
+    registry: Mapping[str, Any],
+) -> Column:
+    """Payloads in Confluent's wire format as a struct of the columns, with one more field that says what is wrong."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    contracts = _package(spark).Contracts
+    access = contracts.registry(json.dumps(registry))
+    return ClassicColumn(contracts.decode(value._jc, json.dumps(contract), columns, reason, access))
+
+
+def to_contract(df: DataFrame, struct: Column, contract: Mapping[str, Any], id: int) -> Column:
+    """A struct of columns of `df` as a struct of `value`, bytes in Confluent's wire format, and `reason`, if there are
+    none.
+    """
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_package(df.sparkSession).Contracts.encode(df._jdf, struct._jc, json.dumps(contract), id))
+
+
 def to_json(df: DataFrame, struct: Column) -> Column:
     """A struct of columns of `df` as JSON bytes."""
     from pyspark.sql.classic.column import Column as ClassicColumn

@@ -1,5 +1,6 @@
 """What a user writes: pipelines, streams, windows, triggers. Pure declarations and their checks; imports no Spark."""
 
+from headrace.pipeline.contracts import Contract, contract
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.rolling import last, latest
 from headrace.pipeline.schema import Schema
@@ -32,6 +33,7 @@ from headrace.pipeline.windows import (
 )
 
 __all__ = [
+    "Contract",
     "Pipeline",
     "ResultTime",
     "Schema",
@@ -50,6 +52,7 @@ __all__ = [
     "at_end",
     "at_latest",
     "bounded",
+    "contract",
     "each",
     "every",
     "global_window",

@@ -160,6 +160,14 @@ def _check_after_side_output(node: Node, side: SideOutput) -> Iterator[Problem]:
     allowed: tuple[type[Node], ...] = (Write,)
     if side.side is not Side.DEAD_LETTERS:
         allowed = (Write, Where, Select, WithColumn)
+    if isinstance(node, Write) and node.contract is not None and side.side is Side.DEAD_LETTERS:
+        yield Problem(
+            UnsupportedStepError,
+            "dead letters can't have a contract.",
+            node.location,
+            "They are payloads that fit none, and are written as they are.",
+            "leave out contract=...",
+        )
     dead_letter_key = isinstance(node, Write) and node.key is not None and side.side is Side.DEAD_LETTERS
     if isinstance(node, allowed) and not dead_letter_key:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.errors import PipelineError, UnknownColumnError, closest
+from headrace.errors import BrokenContractError, PipelineError, UnknownColumnError, closest
 from headrace.pipeline.columns import Reference, is_column, plain_name, references
 from headrace.pipeline.ddl import struct_columns
 from headrace.pipeline.nodes import (
@@ -54,6 +54,7 @@ def check_columns(node: Node) -> Iterator[Problem]:
             yield from _check_names(node, [name for name, value in node.columns if value is None], schema)
         case Write():
             yield from _check_names(node, node.key or (), schema)
+            yield from _check_contract(node, schema)
     for expression in _expressions(node):
         yield from _check_references(node, expression, schema)
     if isinstance(node, Stateful):
@@ -265,6 +266,26 @@ def _check_conditions(node: Window) -> Iterator[Problem]:
                     "A trigger looks at the key, the bounds and the aggregates of a window.",
                     _suggestion(reference.path[0], known.names, "Columns there"),
                 )
+
+
+def _check_contract(node: Write, schema: Schema) -> Iterator[Problem]:
+    """Whether the columns are those of a contract whose schema is given. One that is not grows with its columns."""
+    agreed = node.contract
+    if agreed is None or agreed.schema is None:
+        return
+    if agreed.file is None and agreed.version is None and agreed.schema.kind == "AVRO":
+        return
+    known = agreed.columns() or Schema(())
+    named = f"contract `{agreed.subject}`"
+    for name in schema.names:
+        if name not in known.names and agreed.schema.kind != "JSON":
+            what = f"{label(node)} writes column `{name}`, which {named} does not have."
+            fix = f"leave it out with .select(...), or add it to the schema. {_suggestion(name, known.names, 'Fields')}"
+            yield Problem(BrokenContractError, what, node.location, None, fix)
+    for name in sorted(agreed.schema.required() - set(schema.names)):
+        what = f"{label(node)} lacks column `{name}`, which {named} requires."
+        fix = f"add it, or give the field a default. Columns here: {', '.join(schema.names)}"
+        yield Problem(BrokenContractError, what, node.location, None, fix)
 
 
 def _check_carried(node: Stateful) -> Iterator[Problem]:

@@ -104,7 +104,7 @@ def _line(node: Node) -> str:
 def _details(node: Node) -> dict[str, Any]:
     match node:
         case Read():
-            return {"topic": node.topic, "schema": dict(node.schema)}
+            return {"topic": node.topic, "schema": dict(node.schema), "contract": _contract(node)}
         case EventTime():
             return {
                 "column": node.column,
@@ -143,8 +143,33 @@ def _details(node: Node) -> dict[str, Any]:
             schema = None if node.schema is None else dict(node.schema)
             return {"function": _function_name(node), "schema": schema}
         case Write():
-            return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
+            key = None if node.key is None else list(node.key)
+            return {"topic": node.topic, "key": key, "contract": _contract(node)}
     return {}
+
+
+def _contract(node: Read | Write) -> dict[str, Any] | None:
+    agreed = node.contract
+    if agreed is None:
+        return None
+    schema = agreed.schema
+    version = agreed.version if schema is None else schema.version
+    return {
+        "subject": agreed.subject,
+        "version": version,
+        "file": agreed.file,
+        "type": None if schema is None else schema.kind.lower(),
+    }
+
+
+def _under(node: Read | Write) -> str:
+    """` under contract clicks-value version 3`, or nothing."""
+    found = _contract(node)
+    if found is None:
+        return ""
+    version = "" if found["version"] is None else f" version {found['version']}"
+    file = "" if found["file"] is None else f" ({found['file']})"
+    return f" under contract {found['subject']}{version}{file}"
 
 
 def _optional(milliseconds: int | None) -> str | None:
@@ -179,7 +204,7 @@ def _summary(node: Node) -> str:
     """What matters of a node, on one line."""
     match node:
         case Read():
-            return node.topic
+            return node.topic + _under(node)
         case EventTime():
             return ", ".join(_event_time(node))
         case KeyBy():
@@ -200,7 +225,7 @@ def _summary(node: Node) -> str:
         case Apply():
             return _function_name(node)
         case Write():
-            return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
+            return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}") + _under(node)
     return ""
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.errors import Location
+from headrace.pipeline.contracts import Contract
 from headrace.pipeline.location import UNKNOWN
 from headrace.pipeline.schema import Schema
 from headrace.pipeline.trigger_nodes import Trigger
@@ -36,10 +37,12 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Read(Node):
-    """A topic as a stream of rows: JSON payloads of one schema."""
+    """A topic as a stream of rows: JSON payloads of one schema, or payloads under a contract of the registry."""
 
     topic: str
     schema: Schema
+    """Without columns while nobody knows them: those of a contract that only the registry has."""
+    contract: Contract | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,3 +188,4 @@ class Write(Node):
     input: Node
     topic: str
     key: tuple[str, ...] | None
+    contract: Contract | None = None

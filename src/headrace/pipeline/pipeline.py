@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from headrace.errors import InvalidPipelineError, InvalidSchemaError
+from headrace.pipeline.arguments import Reading
 from headrace.pipeline.checks import problems_of
+from headrace.pipeline.contracts import Contract, as_contract
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import Node, Read, Write
 from headrace.pipeline.plan import Plan, Problem, Stateful
@@ -30,21 +34,39 @@ class Pipeline:
         """The name."""
         return self._plan.name
 
-    def read(self, topic: str, schema: str | type) -> Stream:
-        """The rows of a topic with JSON payloads. `schema` is Spark DDL or a dataclass.
+    def read(self, topic: str, schema: str | type | None = None, *, contract: str | Contract | None = None) -> Stream:
+        """The rows of a topic. With a `schema` (Spark DDL or a dataclass) payloads are JSON; with a `contract`, the
+        name of a subject of the schema registry or `hr.contract(...)`, they are in Confluent's wire format.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
         >>> dict(clicks.schema)
         {'user': 'string', 'at': 'timestamp'}
+        >>> payments = hr.Pipeline("demo").read("payments", contract="payments-value")
+        >>> payments.schema is None  # until the registry is asked, when the pipeline runs
+        True
         """
         location = caller_location()
+        if contract is not None:
+            agreed = self._contract(contract, topic, alone=schema is None)
+            columns = agreed.columns() or Schema(())
+            return Stream(self._plan, self._plan.add(Read(topic, columns, agreed, location=location)))
         try:
             columns = as_schema(schema)
         except InvalidSchemaError as problem:
             self._plan.report(Problem.of(problem, location, f'.read("{topic}"): '))
             columns = Schema(())
         return Stream(self._plan, self._plan.add(Read(topic, columns, location=location)))
+
+    def _contract(self, value: object, topic: str, *, alone: bool) -> Contract:
+        reading = Reading(".read")
+        if not alone:
+            why, fix = "The contract says what the payloads are.", "keep one of the two."
+            reading.refuse(f'.read("{topic}") has both a schema and a contract.', why, fix)
+        agreed = as_contract(value, reading)
+        for problem in reading.problems:
+            self._plan.report(Problem.of(problem, caller_location()))
+        return agreed
 
     def check(self) -> None:
         """Raise `InvalidPipelineError` with all that is wrong, in the order of the lines; no JVM is needed.
@@ -61,6 +83,14 @@ class Pipeline:
         problems = problems_of(self._plan)
         if problems:
             raise InvalidPipelineError(self.name, [problem.error(self.name) for problem in problems])
+
+    def rebuilt(self, changed: Callable[[Node], Node], problems: Iterable[Problem] = ()) -> Pipeline:
+        """The same pipeline with each node as `changed` makes it, for what is known only when it runs."""
+        copy = Pipeline(self.name)
+        copy._plan = self._plan.rebuilt(changed)
+        for problem in problems:
+            copy._plan.report(problem)
+        return copy
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -93,6 +93,19 @@ class Plan:
     def all(self, kind: type[NodeT]) -> tuple[NodeT, ...]:
         """The nodes of one kind, in the order in which they were written."""
         return tuple(node for node in self.nodes if isinstance(node, kind))
+
+    def rebuilt(self, changed: Callable[[Node], Node]) -> Plan:
+        """A plan of the same steps, each as `changed` makes it of the one here."""
+        copy = Plan(self.name, self.location, problems=list(self.problems))
+        made: dict[Node, Node] = {}
+        for node in self.nodes:
+            source = input_of(node)
+            # The type checker can't know that a node with an input has a field of that name.
+            moved = node if source is None else replace(node, input=made[source])  # type: ignore[call-arg]
+            made[node] = changed(moved)
+            copy.nodes.append(made[node])
+            schema_of(made[node])
+        return copy
 
     @property
     def stateful(self) -> tuple[Stateful, ...]:

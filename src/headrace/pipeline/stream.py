@@ -8,6 +8,7 @@ from typing import Any
 from headrace.errors import InvalidDurationError, InvalidSchemaError, PipelineError
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.columns import plain_name
+from headrace.pipeline.contracts import Contract, as_contract
 from headrace.pipeline.durations import Duration, parse_duration
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import (
@@ -270,15 +271,27 @@ class Stream:
         result = None if schema is None else self._schema(schema, "apply")
         return self._then(Apply(self._node, function, result, location=caller_location()))
 
-    def write(self, topic: str, key: str | Sequence[str] | None = None) -> None:
+    def write(
+        self, topic: str, key: str | Sequence[str] | None = None, *, contract: str | Contract | None = None
+    ) -> None:
         """Write the stream to a topic as JSON. `key` names the columns of the record's key (default: the stream's).
+
+        With a `contract`, the name of a subject of the schema registry or `hr.contract(...)`, payloads are in
+        Confluent's wire format, and the schema is registered when the pipeline starts; one that breaks the subject's
+        compatibility keeps it from starting.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
         >>> clicks.write("clicks-by-user", key="user")
+        >>> clicks.write("clicks-avro", contract="clicks-avro-value")
         """
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
-        self._plan.add(Write(self._node, topic, keys, location=caller_location()))
+        agreed = None
+        if contract is not None:
+            reading = Reading(".write")
+            agreed = as_contract(contract, reading)
+            self._report_all(reading)
+        self._plan.add(Write(self._node, topic, keys, agreed, location=caller_location()))
 
     @property
     def late(self) -> Stream:

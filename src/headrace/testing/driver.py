@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
@@ -89,9 +90,11 @@ class Driver:
         spark: SparkSession | None = None,
         start: Moment = _START,
         state_partitions: int = 1,
+        registry: str | None = None,
     ) -> None:
-        self.pipeline = pipeline
-        self._plans = plan_queries(pipeline)
+        # A test sends and reads rows, not bytes: under a contract too they are JSON here.
+        self.pipeline = as_json(pipeline, registry)
+        self._plans = plan_queries(self.pipeline)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._slots = state_partitions
         self._clock = _millis(start)
@@ -154,7 +157,7 @@ class Driver:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not write to `{topic}`.",
                 why=f"Its outputs: {', '.join(outputs)}",
-                fix=f"did you mean `{near[0]}`?" if (near := closest(topic, outputs)) else "read one of them.",
+                fix=f"did you mean `{near}`?" if (near := closest(topic, outputs)) else "read one of them.",
                 pipeline=self.pipeline.name,
             )
         start = self._seen[topic]
@@ -216,7 +219,7 @@ class Driver:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not read `{topic}`.",
                 why=f"It reads: {', '.join(topics)}",
-                fix=f"did you mean `{near[0]}`?" if (near := closest(topic, topics)) else "send to one of them.",
+                fix=f"did you mean `{near}`?" if (near := closest(topic, topics)) else "send to one of them.",
                 pipeline=self.pipeline.name,
             )
 

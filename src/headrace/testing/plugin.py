@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Drive = Callable[..., Driver]
-"""What the fixture `drive` is: `drive(pipeline, start=..., state_partitions=...)` gives a Driver."""
+"""What the fixture `drive` is: `drive(pipeline, start=..., state_partitions=..., registry=...)` gives a Driver."""
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +29,17 @@ def drive(headrace_spark: SparkSession) -> Iterator[Drive]:
     """Runs a pipeline in this test: `driver = drive(pipeline)`. It is closed when the test ends."""
     with ExitStack() as open_drivers:
 
-        def start_driver(pipeline: Pipeline, *, start: Moment | None = None, state_partitions: int = 1) -> Driver:
+        def start_driver(
+            pipeline: Pipeline,
+            *,
+            start: Moment | None = None,
+            state_partitions: int = 1,
+            registry: str | None = None,
+        ) -> Driver:
             begin = {} if start is None else {"start": start}
-            driver = Driver(pipeline, spark=headrace_spark, state_partitions=state_partitions, **begin)
+            driver = Driver(
+                pipeline, spark=headrace_spark, state_partitions=state_partitions, registry=registry, **begin
+            )
             return open_drivers.enter_context(driver)
 
         yield start_driver

@@ -38,17 +38,27 @@ case class JsonDecode(child: Expression, schema: StructType, reason: String) ext
   override protected def withNewChildInternal(newChild: Expression): JsonDecode = copy(child = newChild)
 }
 
-/** What is wrong with a payload. Without a stack trace: it is data, and there may be many. */
-private final class Misfit(reason: String) extends RuntimeException(reason, null, false, false)
-
 private final class JsonRowReader(schema: StructType) {
   private val factory = new JsonFactory
   private val width = schema.length
   private val root = new StructReader(schema, "")
 
-  def read(bytes: Array[Byte]): InternalRow = {
+  def read(bytes: Array[Byte]): InternalRow =
+    try parse(bytes, 0) catch {
+      case misfit: Misfit =>
+        val row = new GenericInternalRow(width + 1)
+        row.update(width, UTF8String.fromString(misfit.getMessage))
+        row
+    }
+
+  /** The row of what is there from that byte on, with one slot more than the schema has; a [[Misfit]] if there is none. */
+  def parse(bytes: Array[Byte], from: Int): InternalRow = {
+    def refuse(reason: String): Nothing = {
+      val text = UTF8String.fromBytes(bytes, from, bytes.length - from)
+      throw new Misfit(if (text.isValid) reason else "the payload is not UTF-8 text")
+    }
     try {
-      val parser = factory.createParser(bytes)
+      val parser = factory.createParser(bytes, from, bytes.length - from)
       try {
         if (parser.nextToken() != JsonToken.START_OBJECT) throw new Misfit("the payload is not a JSON object")
         val row = root.read(parser, width + 1)
@@ -56,17 +66,10 @@ private final class JsonRowReader(schema: StructType) {
         row
       } finally parser.close()
     } catch {
-      case misfit: Misfit => failed(bytes, misfit.getMessage)
-      case _: JsonProcessingException => failed(bytes, "the payload is not a JSON object")
-      case _: java.io.IOException => failed(bytes, "the payload is not UTF-8 text")
+      case misfit: Misfit => refuse(misfit.getMessage)
+      case _: JsonProcessingException => refuse("the payload is not a JSON object")
+      case _: java.io.IOException => refuse("the payload is not UTF-8 text")
     }
-  }
-
-  private def failed(bytes: Array[Byte], reason: String): InternalRow = {
-    val row = new GenericInternalRow(width + 1)
-    val text = if (UTF8String.fromBytes(bytes).isValid) reason else "the payload is not UTF-8 text"
-    row.update(width, UTF8String.fromString(text))
-    row
   }
 
   /** Reads the value that the parser stands on. */

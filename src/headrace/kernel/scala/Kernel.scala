@@ -69,7 +69,7 @@ object Kernel {
           Seq(F.col("route").as(route), F.col("reason").as(spec.get("reason").asText)): _*)
   }
 
-  private def observed(outgoing: DataFrame, spec: JsonNode): DataFrame = {
+  private def observed(outgoing: DataFrame, spec: JsonNode): DataFrame = if (spec.get("observed").isNull) outgoing else {
     val counts = spec.get("counted").properties().asScala.toSeq.map { c => F.count_if(F.col("route") === c.getValue.asInt).as(c.getKey) }
     outgoing.observe(spec.get("observed").asText, counts.head, counts.tail: _*)
   }

@@ -1,0 +1,377 @@
+"""Pipelines under contracts, on a real broker with a real registry: decode, encode, evolve, refuse, restart."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+import headrace as hr
+from headrace.contracts import RegistryClient
+from headrace.contracts.embedded import EmbeddedRegistry
+from headrace.engine.explain import explain_dict
+from headrace.engine.run import Run
+from headrace.engine.settings import Mode
+from headrace.errors import (
+    BrokenContractError,
+    InvalidPipelineError,
+    PipelineError,
+    RegistryUnavailableError,
+    UnknownColumnError,
+)
+from headrace.log.broker import EmbeddedBroker
+from tests.system.records import LogReader, Record, Sent, produce
+from tests.system.running import Engine, fresh
+
+Topic = Callable[..., str]
+START = 1_714_564_800_000
+
+
+@pytest.fixture(scope="module")
+def client(registry: EmbeddedRegistry) -> Iterator[RegistryClient]:
+    """The tests' registry, which the pipelines here find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_REGISTRY", registry.url)
+        yield RegistryClient(registry.url)
+
+
+TIME = {"type": "long", "logicalType": "timestamp-millis"}
+FIRST: dict[str, Any] = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "card", "type": "string"},
+        {"name": "amount", "type": "double"},
+        {"name": "legacy", "type": "string", "default": "-"},
+        {"name": "at", "type": TIME},
+    ],
+}
+SECOND: dict[str, Any] = {
+    **FIRST,
+    "fields": [
+        *(f for f in FIRST["fields"] if f["name"] not in ("legacy", "card")),
+        {"name": "card_id", "type": "string", "aliases": ["card"]},
+        {"name": "currency", "type": "string", "default": "EUR"},
+    ],
+}
+
+
+def payload(id: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+    out = io.BytesIO(b"\x00" + id.to_bytes(4, "big"))
+    out.seek(5)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema, named_schemas={}), value)
+    return out.getvalue()
+
+
+def decoded(client: RegistryClient, record: Record) -> Any:
+    """What another reader of the log finds: by the id in the payload."""
+    assert record.value is not None
+    schema = json.loads(client.schema_by_id(int.from_bytes(record.value[1:5], "big")).text)
+    return fastavro.schemaless_reader(io.BytesIO(record.value[5:]), fastavro.parse_schema(schema, named_schemas={}))
+
+
+def first(n: int, amount: float = 1.0) -> dict[str, Any]:
+    return {"id": f"p{n}", "card": "c", "amount": amount, "legacy": "x", "at": START + n * 1000}
+
+
+def second(n: int, amount: float = 1.0) -> dict[str, Any]:
+    return {"id": f"p{n}", "card_id": "c", "amount": amount, "currency": "USD", "at": START + n * 1000}
+
+
+def problems(refused: pytest.ExceptionInfo[InvalidPipelineError]) -> list[PipelineError]:
+    return list(refused.value.problems)
+
+
+def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("mixed"), topic("mixed", partitions=1)
+    client.set_compatibility("BACKWARD", f"{source}-value")
+    one = client.register(f"{source}-value", json.dumps(FIRST))
+    two = client.register(f"{source}-value", json.dumps(SECOND))
+    sent = [
+        Sent(payload(one, FIRST, first(0))),
+        Sent(b"not avro"),
+        Sent(payload(two, SECOND, second(1, 2.5))),
+        Sent(payload(987654, SECOND, second(1))),
+        Sent(payload(one, FIRST, first(2))[:-1]),
+        Sent(None),
+        Sent(payload(one, FIRST, first(3, -1.0))),
+    ]
+    produce(engine.bootstrap, source, sent)
+    pipeline = hr.Pipeline(name)
+    payments = pipeline.read(source, contract=f"{source}-value").event_time("at")
+    payments.key_by("card_id").rolling("spend", total=hr.last("1h").sum("amount")).select(
+        "id", "card_id", "total", "currency", "at", even="CAST(total AS DECIMAL(10,2))"
+    ).write(f"{name}-out", contract=f"{name}-out-value")
+    batches = engine.replay(pipeline, tmp_path)
+    rows = [decoded(client, record) for record in engine.read(f"{name}-out")]
+    assert [(r["id"], r["card_id"], r["total"], r["currency"], str(r["even"])) for r in rows] == [
+        ("p0", "c", 1.0, "EUR", "1.00"),
+        ("p1", "c", 3.5, "USD", "3.50"),
+        ("p3", "c", 2.5, "EUR", "2.50"),
+    ]
+    letters = {letter.source[1]: letter for letter in engine.read(f"{name}.dead-letters")}
+    assert {offset: letter.reason for offset, letter in letters.items()} == {
+        1: "the payload starts with the byte 0x6e, not with the magic byte 0x00",
+        3: "schema id 987654 is not in the registry",
+        4: "the payload ends too early",
+        5: "the payload is null",
+    }
+    assert letters[4].value == sent[4].value, "the original bytes"
+    assert sum(batch.dead_letters for batch in batches) == 4
+    written = client.latest(f"{name}-out-value")
+    assert written.version == 1
+    assert [f["name"] for f in json.loads(written.text)["fields"]] == [
+        "id", "card_id", "total", "currency", "at", "even",
+    ]  # fmt: skip
+
+
+def test_a_row_that_does_not_fit_the_contract_of_its_output_is_a_dead_letter(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("unfit"), topic("unfit", partitions=1)
+    schema = tmp_path / "out.avsc"
+    kinds = {"type": "enum", "name": "Kind", "symbols": ["card", "cash"]}
+    fields = [{"name": "id", "type": "string"}, {"name": "kind", "type": kinds}]
+    schema.write_text(json.dumps({"type": "record", "name": "Out", "fields": fields}))
+    rows = [{"id": "a", "kind": "card"}, {"id": "b", "kind": "gold"}, {"kind": "cash"}, {"id": "d", "kind": "cash"}]
+    produce(engine.bootstrap, source, [Sent.row(row) for row in rows])
+    pipeline = hr.Pipeline(name)
+    pipeline.read(source, schema="id STRING, kind STRING").write(
+        f"{name}-out", contract=hr.contract(f"{name}-value", schema=schema)
+    )
+    batches = engine.replay(pipeline, tmp_path / "checkpoint")
+    assert [decoded(client, r) for r in engine.read(f"{name}-out")] == [rows[0], rows[3]]
+    letters = engine.read(f"{name}.dead-letters")
+    assert [(letter.row, letter.reason) for letter in letters] == [
+        (rows[1], "field `kind` is `gold`, a symbol that the contract does not have"),
+        (rows[2], "field `id` is null, but the contract has no null there"),
+    ]
+    assert [letter.headers["headrace-source-offset"] for letter in letters] == ["1", "2"]
+    assert sum(batch.dead_letters for batch in batches) == 2
+
+
+def test_contracts_in_real_time(engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path) -> None:
+    name, source = fresh("live"), topic("live", partitions=1)
+    one = client.register(f"{source}-value", json.dumps(FIRST))
+    pipeline = hr.Pipeline(name)
+    counted = pipeline.read(source, contract=hr.contract(f"{source}-value", version=1)).event_time("at").key_by("card")
+    counted.rolling("counted", n=hr.last("1h").count()).write(f"{name}-out", contract=f"{name}-value")
+    with engine.live(pipeline, Mode.REALTIME, tmp_path):
+        reader = LogReader(engine.bootstrap, f"{name}-out", f"{name}.dead-letters")
+        produce(engine.bootstrap, source, [Sent(payload(one, FIRST, first(0))), Sent(b"?")])
+        reader.until(lambda found: len(found) >= 2, "the first result and the dead letter")
+        two = client.register(f"{source}-value", json.dumps({**FIRST, "doc": "seen for the first time while it runs"}))
+        assert two != one
+        produce(engine.bootstrap, source, [Sent(payload(two, FIRST, first(1)))])
+        reader.until(lambda found: len(found) >= 3, "a record of a schema that is new")
+        reader.close()
+    results = [decoded(client, r) for r in reader.records if r.topic == f"{name}-out"]
+    assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
+
+
+PROTO = """
+syntax = "proto3";
+package shop;
+message Refund { string id = 1; }
+message Order { string id = 1; optional double total = 2; repeated string tags = 3; }
+"""
+JSON = {
+    "type": "object",
+    "title": "Order",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "string"},
+        "total": {"type": "number"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def test_protobuf_and_json_schema_out_and_in_again(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("languages"), topic("languages", partitions=1)
+    (tmp_path / "order.proto").write_text(PROTO)
+    (tmp_path / "order.json").write_text(json.dumps(JSON))
+    rows = [{"id": "a", "total": 1.5, "tags": ["x", "y"]}, {"id": "b", "tags": []}]
+    produce(engine.bootstrap, source, [Sent.row(row) for row in [*rows, {"total": 1.0, "tags": ["no id"]}]])
+    writing = hr.Pipeline(name)
+    orders = writing.read(source, schema="id STRING, total DOUBLE, tags ARRAY<STRING>")
+    proto = hr.contract(f"{name}-proto-value", schema=tmp_path / "order.proto", message="Order")
+    orders.write(f"{name}-proto", contract=proto)
+    orders.write(f"{name}-json", contract=hr.contract(f"{name}-json-value", schema=tmp_path / "order.json"))
+    engine.replay(writing, tmp_path / "out")
+    assert sorted(letter.reason for letter in engine.read(f"{name}.dead-letters")) == [
+        "field `id` is null, but the contract has no null there",
+        "field `id` is null, but the contract requires it",
+    ]
+    reading = hr.Pipeline(f"{name}-back")
+    for kind in ("proto", "json"):
+        message = "shop.Order" if kind == "proto" else ""
+        agreed = hr.contract(f"{name}-{kind}-value", message=message)
+        reading.read(f"{name}-{kind}", contract=agreed).write(f"{name}-{kind}-back")
+    engine.replay(reading, tmp_path / "back")
+    for kind in ("proto", "json"):
+        back = [
+            {k: float(v) if k == "total" else v for k, v in r.row.items()} for r in engine.read(f"{name}-{kind}-back")
+        ]
+        assert back == rows
+
+
+def test_a_registry_that_goes_away_delays_records_and_loses_none(
+    engine: Engine, topic: Topic, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, source = fresh("away"), topic("away", partitions=1)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = EmbeddedRegistry(broker.bootstrap, tmp_path / "registry", port=port).start()
+    try:
+        client = RegistryClient(running.url)
+        monkeypatch.setenv("HEADRACE_REGISTRY", running.url)
+        one = client.register(f"{source}-value", json.dumps(FIRST))
+        two = client.register(f"{source}-value", json.dumps({**FIRST, "doc": "not asked for yet"}))
+        pipeline = hr.Pipeline(name)
+        pipeline.read(source, contract=f"{source}-value").select("id").write(f"{name}-out")
+        with engine.live(pipeline, Mode.MICROBATCH, tmp_path / "checkpoint"):
+            reader = LogReader(engine.bootstrap, f"{name}-out", f"{name}.dead-letters")
+            produce(engine.bootstrap, source, [Sent(payload(one, FIRST, first(0)))])
+            reader.until(lambda found: len(found) == 1, "a record of a schema that it knows")
+            running.stop()
+            produce(
+                engine.bootstrap, source, [Sent(payload(two, FIRST, first(1))), Sent(payload(one, FIRST, first(2)))]
+            )
+            running.start()
+            found = reader.until(lambda found: len(found) == 3, "the records that had to wait")
+            reader.close()
+    finally:
+        running.stop()
+    assert [(record.topic, record.row["id"]) for record in found] == [(f"{name}-out", f"p{n}") for n in range(3)]
+
+
+def test_state_outlives_a_change_of_the_event_schema(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    """The state has columns of its own: fields may come, go and change places around them."""
+    name, source = fresh("evolving"), topic("evolving", partitions=1)
+    one = client.register(f"{source}-value", json.dumps(SECOND))
+
+    def pipeline() -> hr.Pipeline:
+        declared = hr.Pipeline(name)
+        payments = declared.read(source, contract=f"{source}-value").event_time("at").dedupe("id", within="1d")
+        payments.key_by("card_id").rolling(
+            "spend", total=hr.last("1d").sum("amount"), before=hr.latest("id", back=1)
+        ).write(f"{name}-out", contract=f"{name}-value")
+        return declared
+
+    produce(engine.bootstrap, source, [Sent(payload(one, SECOND, second(n))) for n in range(3)])
+    engine.replay(pipeline(), tmp_path)
+    later: dict[str, Any] = {
+        **SECOND,
+        "fields": [
+            {"name": "channel", "type": ["null", "string"], "default": None},
+            *(f for f in SECOND["fields"] if f["name"] != "currency"),
+        ],
+    }
+    two = client.register(f"{source}-value", json.dumps(later))
+    new = {"id": "p5", "card_id": "c", "amount": 4.0, "at": START + 5000, "channel": "web"}
+    again = [
+        Sent(payload(one, SECOND, second(1))),
+        Sent(payload(one, SECOND, second(4))),
+        Sent(payload(two, later, new)),
+    ]
+    produce(engine.bootstrap, source, again)
+    engine.replay(pipeline(), tmp_path)
+    rows = [decoded(client, r) for r in engine.read(f"{name}-out")]
+    assert [(r["id"], r["total"], (r["before"] or {}).get("id"), r.get("channel")) for r in rows] == [
+        ("p0", 1.0, None, None),
+        ("p1", 2.0, "p0", None),
+        ("p2", 3.0, "p1", None),
+        ("p4", 4.0, "p2", None),
+        ("p5", 8.0, "p4", "web"),
+    ]
+    versions = client.versions(f"{name}-value")
+    assert versions == [1, 2], "the output's schema has grown with the stream"
+    latest = json.loads(client.latest(f"{name}-value").text)
+    assert {"channel"} < {f["name"] for f in latest["fields"]}
+
+
+def test_a_pipeline_under_contracts_is_checked_before_spark(
+    engine: Engine, topic: Topic, client: RegistryClient
+) -> None:
+    source = topic("checked", partitions=1)
+    client.register(f"{source}-value", json.dumps(FIRST))
+    pipeline = hr.Pipeline("checked")
+    pipeline.read(source, contract=f"{source}-value").event_time("when").write("checked-out")
+    pipeline.read(source, contract=f"{source}-valeu").write("checked-out-2")
+    pipeline.read(source, contract=hr.contract(f"{source}-value", version=7)).write("checked-out-3")
+    with pytest.raises(InvalidPipelineError) as refused:
+        Run(pipeline, bootstrap=engine.bootstrap)
+    column, subject, version = problems(refused)
+    assert isinstance(column, UnknownColumnError)
+    assert column.what == ".event_time(...) uses column `when`, which is not there."
+    assert isinstance(subject, BrokenContractError)
+    assert subject.what == f"the registry has no contract `{source}-valeu`."
+    assert subject.fix == f"did you mean `{source}-value`?"
+    assert version.what == f"the registry has no version 7 of `{source}-value`."
+    assert version.fix == "use one of its versions: 1"
+
+
+def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("breaking"), topic("breaking", partitions=1)
+    produce(engine.bootstrap, source, [Sent.row({"id": "a", "n": 1})])
+
+    def pipeline(schema: str) -> hr.Pipeline:
+        declared = hr.Pipeline(name)
+        declared.read(source, schema=schema).write(f"{name}-out", contract=f"{name}-value")
+        return declared
+
+    engine.replay(pipeline("id STRING, n BIGINT"), tmp_path / "1")
+    with pytest.raises(BrokenContractError) as refused:
+        engine.replay(pipeline("id STRING, n BOOLEAN"), tmp_path / "2")
+    assert f"breaks `{name}-value`, whose mode is BACKWARD" in refused.value.what
+    assert refused.value.location is not None
+    assert client.versions(f"{name}-value") == [1]
+    assert len(engine.read(f"{name}-out")) == 1, "nothing was written"
+
+
+def test_a_schema_file_that_breaks_the_subject_is_refused_before_spark(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    source = topic("file", partitions=1)
+    client.set_compatibility("FULL", f"{source}-value")
+    client.register(f"{source}-value", json.dumps(FIRST))
+    file = tmp_path / "payment.avsc"
+    changed = [{**f, "type": "string"} if f["name"] == "amount" else f for f in FIRST["fields"]]
+    file.write_text(json.dumps({**FIRST, "fields": changed}))
+    pipeline = hr.Pipeline("file")
+    pipeline.read(source, contract=hr.contract(f"{source}-value", schema=file)).write("file-out")
+    with pytest.raises(InvalidPipelineError) as refused:
+        Run(pipeline, bootstrap=engine.bootstrap)
+    (problem,) = problems(refused)
+    assert problem.what == f"contract `{source}-value` can't be used: {file} breaks its compatibility mode, FULL."
+    assert "amount" in (problem.why or "")
+    assert explain_dict(pipeline)["nodes"][0]["details"]["schema"]["amount"] == "string", (
+        "to look at it needs no registry"
+    )
+
+
+def test_without_a_registry_a_pipeline_under_a_contract_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_REGISTRY", "http://ada:s3cret@127.0.0.1:9")
+    pipeline = hr.Pipeline("nobody")
+    pipeline.read("t", contract="t-value").write("out")
+    with pytest.raises(RegistryUnavailableError) as refused:
+        Run(pipeline, bootstrap="127.0.0.1:9")
+    assert "127.0.0.1:9" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
