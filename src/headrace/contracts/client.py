@@ -105,6 +105,7 @@ class RegistryClient:
             raise RegistryUnavailableError(
                 "the URL of the registry is empty.", fix="http://localhost:8081, for instance"
             )
+        self._login = login
         self._headers = _authorization(user, password)
         self._opener = _opener(self._urls, login)
         self._timeout = timeout
@@ -118,6 +119,15 @@ class RegistryClient:
     def url(self) -> str:
         """Where it is, without credentials."""
         return ",".join(self._urls)
+
+    def access(self) -> dict[str, Any]:
+        """How another process reaches the same registry. It holds secrets: never to be shown."""
+        files = {"ca": self._login.ca, "certificate": self._login.certificate, "key": self._login.key}
+        return {
+            "urls": list(self._urls),
+            "authorization": self._headers.get("Authorization"),
+            **{name: None if file is None else str(file.resolve()) for name, file in files.items()},
+        }
 
     def schema_by_id(self, id: int) -> Schema:
         """The schema of an id; asked for once."""
