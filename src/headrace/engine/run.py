@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.control import Control, control_topic, needs_claims, needs_control
+from headrace.engine.delivery import check_mode, stays_in_microbatch
 from headrace.engine.failures import explain_failure
+from headrace.engine.kafka_sink import kafka_sink
+from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, event, spark_listener
-from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
+from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.timekeeper import Timekeeper
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
@@ -64,7 +68,14 @@ class Run:
         self._stopping = threading.Event()
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
+        self._pacing = Pacing(self._settings)
         self.plans = plan_queries(pipeline)
+        check_mode(pipeline.name, self.plans, mode, self._settings)
+        stays = stays_in_microbatch(self.plans, self._settings)
+        if mode is Mode.AUTO and stays is not None:
+            self.mode = Mode.MICROBATCH
+            self._report(f"stays in micro-batch: {stays}")
+        self._positions = PositionReport(bootstrap, self._report)
 
     @property
     def log_file(self) -> Path:
@@ -168,10 +179,12 @@ class Run:
         if self.phase is Mode.REALTIME:
             self._checkpoint.begin_realtime()
         for plan in self.plans:
-            max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
             control = self._keep_time(plan)
+            reader = None
+            if self.phase is not Mode.REALTIME:
+                reader = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
             records = read_records(
-                self._spark, plan.read, self._bootstrap, max_rows, None if control is None else control.topic
+                self._spark, plan.read, self._bootstrap, reader, None if control is None else control.topic
             )
             lowered = lower(records, plan, control)
             self._checkpoint.check_types(plan, lowered.state_types)
@@ -183,28 +196,15 @@ class Run:
 
     def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
         assert self._checkpoint is not None
-        writer = (
-            records.writeStream.queryName(plan.name)
-            .outputMode("update")
-            .option("checkpointLocation", self._checkpoint.location(plan))
-            .option("kafka.bootstrap.servers", self._bootstrap)
-        )
         realtime = self.phase is Mode.REALTIME
-        for name, value in (KAFKA_PRODUCER_REALTIME if realtime else KAFKA_PRODUCER).items():
-            writer = writer.option(f"kafka.{name}", value)
+        writer = kafka_sink(
+            records, plan, self._checkpoint, bootstrap=self._bootstrap, settings=self._settings, realtime=realtime
+        )
         if realtime:
-            # The only Kafka sink that Spark lets into real-time mode: at least once, with ids by which repeats collapse
             interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
             # PySpark's type hints do not know the real-time trigger yet.
-            timed = writer.format("kafka").trigger(realTime=interval)  # type: ignore[call-overload]
-            started: StreamingQuery = timed.start()
+            started: StreamingQuery = writer.trigger(realTime=interval).start()  # type: ignore[call-overload]
             return started
-        writer = (
-            writer.format("org.apache.spark.sql.headrace.TransactionalKafka")
-            .option("writer", self._checkpoint.writer(plan))
-            .option("generation", self._checkpoint.generation)
-            .option("marker.topic", plan.read.topic)
-        )
         # Available-now fixes its input when it starts: claims that are made on the way would never be read.
         if self._ends() and not needs_claims(plan):
             return writer.trigger(availableNow=True).start()
@@ -282,6 +282,10 @@ class Run:
         keeper = self._timekeepers.get(progress.get("name") or "")
         if keeper is not None:
             keeper.on_progress(progress)
+        if self.phase is not Mode.REALTIME and self._spark is not None:
+            self._pacing.on_progress(self._spark, progress)
+        elif self.phase is Mode.REALTIME:
+            self._positions.on_progress(self.plans, progress)
 
     def _all_active(self) -> bool:
         self._raise_failure()

@@ -34,6 +34,12 @@ class RunSettings:
     """Bounds the memory of a batch while catching up. Smaller batches pay the fixed cost of a batch more often."""
     switch_lag_rows: int = 5_000
     """Auto: below this lag real time takes over; a real-time query works off such a rest in well under a second."""
+    max_rate: float | None = None
+    """Rows a second that each query reads at most, in micro-batch and replay."""
+    latency_target_ms: int | None = None
+    """Micro-batch: keep batches so small that a record's results are there within this time, if the job keeps up."""
+    producer: tuple[tuple[str, str], ...] = ()
+    """Settings of Kafka's producer, by Kafka's own names, over those below."""
 
 
 def master(slots: int) -> str:

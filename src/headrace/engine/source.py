@@ -15,6 +15,7 @@ from headrace.pipeline.nodes import EventTime, Read
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+_PACED = "org.apache.spark.sql.headrace.PacedKafka"
 _PARSED = "__hr_parsed"
 _MISFIT = "__hr_misfit"
 _CONTROL = "__hr_control"
@@ -23,14 +24,14 @@ _CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def read_records(
-    spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None, control_topic: str | None = None
+    spark: SparkSession, read: Read, bootstrap: str, reader_name: str | None, control_topic: str | None = None
 ) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
-    `max_rows` bounds a batch; real-time mode has no such bound and refuses the option.
+    `reader_name` names the intake that says how much each batch reads. Real-time mode has no batches to bound: None.
     """
     reader = (
-        spark.readStream.format("kafka")
+        spark.readStream.format("kafka" if reader_name is None else _PACED)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", read.topic if control_topic is None else f"{read.topic},{control_topic}")
         .option("startingOffsets", "earliest")
@@ -39,11 +40,11 @@ def read_records(
         # Real time reads the record as soon as it is there; by default the fetch waits for up to half a second.
         .option("kafka.fetch.max.wait.ms", "100")
     )
-    if max_rows is not None:
+    if reader_name is not None:
         # Spark asks the broker for the topic's bounds after every poll; with Kafka's default of 500 records a poll,
         # that and the requests themselves took a sixth of a replay's time.
         reader = (
-            reader.option("maxOffsetsPerTrigger", max_rows)
+            reader.option("reader", reader_name)
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
         )

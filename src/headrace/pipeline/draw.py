@@ -143,7 +143,11 @@ def _details(node: Node) -> dict[str, Any]:
             schema = None if node.schema is None else dict(node.schema)
             return {"function": _function_name(node), "schema": schema}
         case Write():
-            return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
+            return {
+                "topic": node.topic,
+                "key": None if node.key is None else list(node.key),
+                "delivery": node.delivery,
+            }
     return {}
 
 
@@ -200,7 +204,8 @@ def _summary(node: Node) -> str:
         case Apply():
             return _function_name(node)
         case Write():
-            return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
+            key = "" if node.key is None else f", key {', '.join(node.key)}"
+            return node.topic + key + ("" if node.delivery is None else f", {node.delivery.replace('_', ' ')}")
     return ""
 
 

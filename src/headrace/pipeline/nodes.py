@@ -185,3 +185,5 @@ class Write(Node):
     input: Node
     topic: str
     key: tuple[str, ...] | None
+    delivery: str | None = None
+    """A `Delivery` by its name; None for the default of the mode that runs."""

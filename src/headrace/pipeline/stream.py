@@ -8,6 +8,7 @@ from typing import Any
 from headrace.errors import InvalidDurationError, InvalidSchemaError, PipelineError
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.columns import plain_name
+from headrace.pipeline.delivery import read_delivery
 from headrace.pipeline.durations import Duration, parse_duration
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import (
@@ -270,15 +271,22 @@ class Stream:
         result = None if schema is None else self._schema(schema, "apply")
         return self._then(Apply(self._node, function, result, location=caller_location()))
 
-    def write(self, topic: str, key: str | Sequence[str] | None = None) -> None:
+    def write(self, topic: str, key: str | Sequence[str] | None = None, delivery: str | None = None) -> None:
         """Write the stream to a topic as JSON. `key` names the columns of the record's key (default: the stream's).
+
+        `delivery` is "exactly_once", "at_least_once" or "at_most_once". Without it a record is written exactly once in
+        micro-batch and replay, and at least once, with an id by which repeats collapse, in real time.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> clicks.write("clicks-by-user", key="user")
+        >>> clicks.write("clicks-by-user", key="user", delivery="exactly_once")
         """
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
-        self._plan.add(Write(self._node, topic, keys, location=caller_location()))
+        asked = read_delivery(delivery)
+        if isinstance(asked, PipelineError):
+            self._report(asked)
+            asked = None
+        self._plan.add(Write(self._node, topic, keys, asked, location=caller_location()))
 
     @property
     def late(self) -> Stream:
