@@ -147,7 +147,7 @@ def test_a_record_with_two_letters_is_sent_once(engine: Engine, poison: tuple[st
 
     producer = Producer({"bootstrap.servers": engine.bootstrap})
     for value, key, headers in produced * 2:
-        producer.produce(twice, value, key, headers=headers)
+        producer.produce(twice, value, key, headers=dict(headers))
     assert producer.flush(30) == 0
     before = len(read_all(engine.bootstrap, source))
     outcome = DeadLetters(engine.bootstrap, twice).replay(Filter())

@@ -52,6 +52,21 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
 )
 
 
+_PASSING = (
+    r"TimeoutException|DisconnectException|NetworkException|Connection to node|could not be established"
+    r"|NotLeaderOrFollower|LeaderNotAvailable|NotEnoughReplicas|CoordinatorNotAvailable|CoordinatorLoadInProgress"
+    r"|NotCoordinator|KafkaStorageException"
+    # A transaction that timed out, or a task that was given up for dead, leaves these behind once. A second process
+    # that writes for the same checkpoint does so again and again: nothing is committed, and the time for retries ends.
+    r"|ProducerFenced|InvalidProducerEpoch|InvalidTxnState|TransactionAborted"
+)
+
+
+def may_pass(problem: BaseException) -> bool:
+    """Whether what Spark threw may be gone at the next attempt: a broker that is away, a transaction that timed out."""
+    return re.search(_PASSING, str(problem)) is not None
+
+
 def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> RunError | UnknownColumnError:
     """The error to show for what Spark threw."""
     text = str(problem)

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.control import Control, control_topic, needs_claims, needs_control
 from headrace.engine.delivery import check_mode, stays_in_microbatch
-from headrace.engine.failures import explain_failure
+from headrace.engine.failures import explain_failure, may_pass
 from headrace.engine.kafka_sink import kafka_sink
 from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, event, spark_listener
-from headrace.engine.settings import Mode, RunSettings
+from headrace.engine.retries import Retries
+from headrace.engine.settings import OUTPUT_TOPIC, Mode, RunSettings
 from headrace.engine.timekeeper import Timekeeper
+from headrace.errors import BrokerUnavailableError
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
 
@@ -69,6 +71,7 @@ class Run:
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
         self._pacing = Pacing(self._settings)
+        self._retries = Retries(self._settings.retry_for_ms / 1000)
         self.plans = plan_queries(pipeline)
         check_mode(pipeline.name, self.plans, mode, self._settings)
         stays = stays_in_microbatch(self.plans, self._settings)
@@ -153,8 +156,9 @@ class Run:
         partitions = {name: len(topics.describe(name).partitions) for name in sources}
         for query in self.plans:
             # An output is partitioned as its source is, so that a key's order holds from end to end.
-            for created in topics.ensure(*query.output_topics, partitions=partitions[query.read.topic]):
-                self._report(f"created topic {created} ({partitions[query.read.topic]} partitions)")
+            count = partitions[query.read.topic]
+            for created in topics.ensure(*query.output_topics, partitions=count, config=OUTPUT_TOPIC):
+                self._report(f"created topic {created} ({count} partitions)")
         return partitions
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
@@ -171,28 +175,30 @@ class Run:
         )
 
     def _start_queries(self) -> None:
+        assert self._spark is not None
+        assert self._checkpoint is not None
+        if self.phase is Mode.REALTIME:
+            self._checkpoint.begin_realtime()
+        self._queries = [(plan, self._start_query(plan)) for plan in self.plans]
+        for plan, query in self._queries:
+            self._await_work(query)
+            self._listener(event("started", plan.name, self.phase))
+            self._report(f"running {plan.name} in {self.phase.value} mode")
+
+    def _start_query(self, plan: QueryPlan) -> StreamingQuery:
         from headrace.engine.lowering import lower
         from headrace.engine.source import read_records
 
         assert self._spark is not None
         assert self._checkpoint is not None
-        if self.phase is Mode.REALTIME:
-            self._checkpoint.begin_realtime()
-        for plan in self.plans:
-            control = self._keep_time(plan)
-            reader = None
-            if self.phase is not Mode.REALTIME:
-                reader = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
-            records = read_records(
-                self._spark, plan.read, self._bootstrap, reader, None if control is None else control.topic
-            )
-            lowered = lower(records, plan, control)
-            self._checkpoint.check_types(plan, lowered.state_types)
-            self._queries.append((plan, self._write(lowered.records, plan)))
-        for plan, query in self._queries:
-            self._await_work(query)
-            self._listener(event("started", plan.name, self.phase))
-            self._report(f"running {plan.name} in {self.phase.value} mode")
+        control = self._keep_time(plan)
+        reader = None
+        if self.phase is not Mode.REALTIME:
+            reader = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
+        topic = None if control is None else control.topic
+        lowered = lower(read_records(self._spark, plan.read, self._bootstrap, reader, topic), plan, control)
+        self._checkpoint.check_types(plan, lowered.state_types)
+        return self._write(lowered.records, plan)
 
     def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
         assert self._checkpoint is not None
@@ -279,6 +285,7 @@ class Run:
         self._timekeepers = {}
 
     def _on_raw(self, progress: dict[str, Any]) -> None:
+        self._retries.succeeded(progress.get("name") or "")
         keeper = self._timekeepers.get(progress.get("name") or "")
         if keeper is not None:
             keeper.on_progress(progress)
@@ -297,11 +304,23 @@ class Run:
         return any(query.isActive for _, query in self._queries)
 
     def _raise_failure(self) -> None:
-        for plan, query in self._queries:
+        for number, (plan, query) in enumerate(self._queries):
             problem = query.exception()
-            if problem is not None:
+            if problem is None:
+                continue
+            error = explain_failure(problem, self.pipeline.name, self.log_file)
+            pause = self._retries.pause(plan.name) if may_pass(problem) else None
+            if pause is None:
                 self._listener(event("failed", plan.name, self.phase, str(problem)))
-                raise explain_failure(problem, self.pipeline.name, self.log_file)
+                raise error
+            # Only this query waits; the others of the run go on.
+            self._listener(event("retrying", plan.name, self.phase, f"{error.what} Again in {pause:g} s."))
+            self._close_producers(plan)
+            if (keeper := self._timekeepers.pop(plan.name, None)) is not None:
+                keeper.close()
+            if not self._stopping.wait(pause):
+                with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
+                    self._queries[number] = (plan, self._start_query(plan))
 
     def _caught_up(self) -> None:
         """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""

@@ -60,8 +60,10 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
     claims = [] if control_topic is None else [hidden.CLAIM]
     schema = query.read.schema
     columns = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
+    most = query.read.max_bytes
+    small = F.col("value") if most is None else F.when(F.octet_length("value") <= most, F.col("value"))
     parsed = records.select(
-        doorway.from_json(records.sparkSession, F.col("value"), columns, _MISFIT).alias(_PARSED),
+        doorway.from_json(records.sparkSession, small, columns, _MISFIT).alias(_PARSED),
         F.col("value").alias(hidden.RAW),
         F.col("key").alias(hidden.RECORD_KEY),
         F.col("partition").alias(hidden.PARTITION),
@@ -76,6 +78,7 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
     required = [c.name for c in schema.columns if not c.nullable]
     payload = F.coalesce(
         F.when(F.col(hidden.RAW).isNull(), F.lit(hidden.NO_PAYLOAD)),
+        *([] if most is None else [_too_large(most)]),
         F.col(_PARSED).getField(_MISFIT),
         *missing(required),
     )
@@ -110,6 +113,12 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
         hidden.INTAKE_REASON,
         *claims,
     )
+
+
+def _too_large(most: int) -> Column:
+    size = F.octet_length(hidden.RAW)
+    reason = F.concat(F.lit("the payload has "), size.cast("string"), F.lit(f" bytes; max_bytes allows {most}"))
+    return F.when(size > most, reason)
 
 
 def _control_columns(topic: str) -> list[Column]:

@@ -186,10 +186,11 @@ class DeadLetters:
             if value is None:
                 return _SKIPPED
             topic, partition, _ = letter.source
+            note: list[tuple[str, str | bytes | None]] = [
+                ("headrace-replayed-from", f"{self.topic}/{letter.partition}/{letter.offset}")
+            ]
             # At its own place if it can be: the events of a key stay in one partition.
-            place = {"partition": partition} if to is None else {}
-            headers = {"headrace-replayed-from": f"{self.topic}/{letter.partition}/{letter.offset}"}
-            producer.produce(to or topic, value, letter.key, headers=headers, **place)
+            producer.produce(to or topic, value, letter.key, partition if to is None else -1, headers=note)
             return _DONE
 
         how = "replay" + (f" to {to}" if to is not None else "") + (" with a fix" if fix is not None else "")

@@ -150,11 +150,13 @@ class Topics:
         self.end_offsets(name)  # a leader is named before it serves: now it does
         return True
 
-    def ensure(self, *names: str, partitions: int = DEFAULT_PARTITIONS) -> tuple[str, ...]:
-        """Creates those that do not exist; returns their names. A topic that exists keeps its partitions."""
+    def ensure(
+        self, *names: str, partitions: int = DEFAULT_PARTITIONS, config: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """Creates those that do not exist; returns their names. A topic that exists stays as it is."""
         there = self._metadata().topics
         missing = [name for name in dict.fromkeys(names) if name not in there]
-        return tuple(name for name in missing if self.create(name, partitions, exist_ok=True))
+        return tuple(name for name in missing if self.create(name, partitions, config=config, exist_ok=True))
 
     def describe(self, name: str) -> TopicDescription:
         """Everything about a topic: leaders, replicas, offsets, and its own settings."""

@@ -104,7 +104,7 @@ def _line(node: Node) -> str:
 def _details(node: Node) -> dict[str, Any]:
     match node:
         case Read():
-            return {"topic": node.topic, "schema": dict(node.schema)}
+            return {"topic": node.topic, "schema": dict(node.schema), "max_bytes": node.max_bytes}
         case EventTime():
             return {
                 "column": node.column,

@@ -40,6 +40,8 @@ class Read(Node):
 
     topic: str
     schema: Schema
+    max_bytes: int | None = None
+    """Payloads that are larger become dead letters, without being parsed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.errors import InvalidPipelineError, InvalidSchemaError
+from headrace.errors import InvalidPipelineError, InvalidSchemaError, PipelineError
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import Node, Read, Write
@@ -30,8 +30,10 @@ class Pipeline:
         """The name."""
         return self._plan.name
 
-    def read(self, topic: str, schema: str | type) -> Stream:
+    def read(self, topic: str, schema: str | type, max_bytes: int | None = None) -> Stream:
         """The rows of a topic with JSON payloads. `schema` is Spark DDL or a dataclass.
+
+        A payload of more than `max_bytes` is not parsed: it is a dead letter.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
@@ -44,7 +46,11 @@ class Pipeline:
         except InvalidSchemaError as problem:
             self._plan.report(Problem.of(problem, location, f'.read("{topic}"): '))
             columns = Schema(())
-        return Stream(self._plan, self._plan.add(Read(topic, columns, location=location)))
+        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+            wrong = PipelineError(f"max_bytes={max_bytes!r} is no size.", fix="give a number of bytes, like 65536.")
+            self._plan.report(Problem.of(wrong, location, f'.read("{topic}"): '))
+            max_bytes = None
+        return Stream(self._plan, self._plan.add(Read(topic, columns, max_bytes, location=location)))
 
     def check(self) -> None:
         """Raise `InvalidPipelineError` with all that is wrong, in the order of the lines; no JVM is needed.

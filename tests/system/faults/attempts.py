@@ -23,7 +23,8 @@ class Sink:
         deliveries: Mapping[str, str] | None = None,
         **producer: str,
     ) -> None:
-        self._jvm: Any = spark._jvm
+        jvm: Any = spark._jvm
+        self._jvm = jvm
         self.writer = f"headrace.attempts.{uuid.uuid4().hex[:8]}"
         settings = KAFKA_PRODUCER | {name.replace("_", "."): value for name, value in producer.items()}
         package = self._jvm.org.apache.spark.sql.headrace
