@@ -154,5 +154,5 @@ def test_twenty_kills_and_the_books_are_right(mortal: EmbeddedBroker, tmp_path: 
     finally:
         chaos.end()
     assert sum(chaos.killed.values()) == 20
-    assert found.transfers > 500
-    assert found.clean, found
+    assert found["kafka"].transfers > 500
+    assert found["kafka"].clean, found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Annotated
@@ -55,10 +55,7 @@ def list_letters(
     server = bootstrap or default_bootstrap()
     wanted = _filter(reason, since, until, None, None if every else state)
     if topic is None:
-        rows = [
-            {"topic": name, **{s.value: _total(DeadLetters(server, name), s) for s in State}}
-            for name in dead_letter_topics(server)
-        ]
+        rows = [{"topic": name, **_totals(DeadLetters(server, name), wanted)} for name in dead_letter_topics(server)]
         out.rows(("topic", *State), rows, empty="there are no dead-letter topics")
         return
     letters = DeadLetters(server, topic)
@@ -183,8 +180,11 @@ def _would(output: Format, letters: DeadLetters, wanted: Filter, limit: int | No
     Output.of(output).record({"topic": letters.topic, f"would_{what}": count}, f"would {what} {count:,} letters")
 
 
-def _total(letters: DeadLetters, state: State) -> int:
-    return sum(1 for _ in letters.letters(Filter(state=state)))
+def _totals(letters: DeadLetters, wanted: Filter) -> dict[str, int]:
+    totals = {state.value: 0 for state in State}
+    for letter in letters.letters(replace(wanted, state=None)):
+        totals[letter.state] += 1
+    return totals
 
 
 def _filter(

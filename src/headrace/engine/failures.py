@@ -34,6 +34,14 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
+        r"RecordTooLarge|MessageSizeTooLarge|larger than the max message size",
+        lambda m: (
+            "a result is larger than its topic takes.",
+            "Kafka refuses it, and would refuse it again.",
+            "raise max.message.bytes of the topic, write fewer columns, or bound the input: read(..., max_bytes=...).",
+        ),
+    ),
+    (
         r"TimeoutException|Connection to node .* could not be|DisconnectException|Failed to construct kafka",
         lambda m: (
             "the broker no longer answers.",

@@ -192,11 +192,13 @@ class Run:
         assert self._spark is not None
         assert self._checkpoint is not None
         control = self._keep_time(plan)
-        reader = None
+        max_rows, intake = None, None
         if self.phase is not Mode.REALTIME:
-            reader = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
+            max_rows = self._settings.max_rows_per_batch
+            intake = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
         topic = None if control is None else control.topic
-        lowered = lower(read_records(self._spark, plan.read, self._bootstrap, reader, topic), plan, control)
+        records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
+        lowered = lower(records, plan, control)
         self._checkpoint.check_types(plan, lowered.state_types)
         return self._write(lowered.records, plan)
 

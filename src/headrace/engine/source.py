@@ -24,14 +24,20 @@ _CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def read_records(
-    spark: SparkSession, read: Read, bootstrap: str, reader_name: str | None, control_topic: str | None = None
+    spark: SparkSession,
+    read: Read,
+    bootstrap: str,
+    max_rows: int | None,
+    control_topic: str | None = None,
+    intake: str | None = None,
 ) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
-    `reader_name` names the intake that says how much each batch reads. Real-time mode has no batches to bound: None.
+    `max_rows` bounds a batch; real-time mode has no such bound and refuses the option. An `intake` is the name under
+    which the source asks before each batch how much to read, in place of a fixed number.
     """
     reader = (
-        spark.readStream.format("kafka" if reader_name is None else _PACED)
+        spark.readStream.format("kafka" if intake is None else _PACED)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", read.topic if control_topic is None else f"{read.topic},{control_topic}")
         .option("startingOffsets", "earliest")
@@ -40,15 +46,15 @@ def read_records(
         # Real time reads the record as soon as it is there; by default the fetch waits for up to half a second.
         .option("kafka.fetch.max.wait.ms", "100")
     )
-    if reader_name is not None:
+    if max_rows is not None:
         # Spark asks the broker for the topic's bounds after every poll; with Kafka's default of 500 records a poll,
         # that and the requests themselves took a sixth of a replay's time.
         reader = (
-            reader.option("reader", reader_name)
+            reader.option("maxOffsetsPerTrigger", max_rows)
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
         )
-    return reader.load()
+    return (reader if intake is None else reader.option("reader", intake)).load()
 
 
 def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = None) -> DataFrame:

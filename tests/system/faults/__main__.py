@@ -31,8 +31,9 @@ def main() -> int:
             finally:
                 chaos.end()
     kills = dict(chaos.killed)
-    print(json.dumps({"seed": asked.seed, "kills": sum(kills.values()), **kills, **asdict(found)}))
-    return 0 if found.clean else 1
+    books = {name: asdict(book) for name, book in found.items()}
+    print(json.dumps({"seed": asked.seed, "kills": sum(kills.values()), **kills, **books}))
+    return 0 if all(book.clean for book in found.values()) else 1
 
 
 if __name__ == "__main__":

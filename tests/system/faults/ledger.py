@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 import headrace as hr
 from headrace.log.producer import producer_config
-from tests.system.records import Record, to_json
+from tests.system.records import to_json
 
 ACCOUNTS = 20
 PARTITIONS = 2
@@ -92,8 +92,8 @@ class Audit:
         return self.lost == self.doubled == self.wrong == 0
 
 
-def audit(sent: list[dict[str, Any]], postings: list[Record]) -> Audit:
-    """Compare. Transfers of one account are in one partition, so their order is known."""
+def audit(sent: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Audit:
+    """Compare with the rows of a book. Transfers of one account are in one partition, so their order is known."""
     numbers: Counter[int] = Counter()
     totals: Counter[int] = Counter()
     expected: dict[int, tuple[int, int]] = {}
@@ -101,7 +101,6 @@ def audit(sent: list[dict[str, Any]], postings: list[Record]) -> Audit:
         numbers[transfer["account"]] += 1
         totals[transfer["account"]] += transfer["cents"]
         expected[transfer["id"]] = numbers[transfer["account"]], totals[transfer["account"]]
-    rows = [posting.row for posting in postings]
     times = Counter(row["id"] for row in rows)
     wrong = sum(1 for row in rows if (row["number"], row["total"]) != expected.get(row["id"]))
     return Audit(
