@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +25,7 @@ def test_a_set_of_offsets_has_what_was_added_and_nothing_else(added: set[int], a
 def test_ranges_are_whole_apart_and_in_order(added: set[int]) -> None:
     found = ranges(sorted(added))
     assert {offset for first, last in found for offset in range(first, last + 1)} == added
-    assert all(before[1] + 1 < after[0] for before, after in zip(found, found[1:], strict=False))
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(found))
 
 
 def test_notes_tell_letters_of_one_partition_and_state_from_others() -> None:
