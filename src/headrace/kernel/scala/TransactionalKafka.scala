@@ -84,6 +84,8 @@ private final class TransactionalKafkaWriteBuilder(info: LogicalWriteInfo)
  */
 case class WriterSettings(
     writer: String, generation: String, markerTopic: String, group: String, deliveries: Map[String, String], producer: Map[String, String]) {
+  /** Whether all topics are written exactly once: then no record needs to be looked at. */
+  val uniform: Boolean = deliveries.values.forall(_ == Deliveries.ExactlyOnce)
   val claims: Boolean = deliveries.values.exists(_ == Deliveries.AtMostOnce)
   /** The query's topics are all in `deliveries`: if none is written exactly once there is no transaction at all. */
   val transactional: Boolean = deliveries.isEmpty || deliveries.values.exists(_ == Deliveries.ExactlyOnce)
@@ -134,12 +136,16 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
     try producer.claim(batch) catch { case problem: Throwable => producer.close(); throw problem }
   }
 
-  override def write(row: InternalRow): Unit = settings.deliveries.getOrElse(row.getUTF8String(0).toString, Deliveries.ExactlyOnce) match {
-    case Deliveries.AtLeastOnce => unbound.send(record(row), must = true)
-    case Deliveries.AtMostOnce => if (mine) unbound.send(record(row), must = false)
-    case _ => if (!done) {
-      if (!begun) { producer.begin(); begun = true }
-      producer.send(record(row))
+  override def write(row: InternalRow): Unit = {
+    val topic = row.getUTF8String(0).toString
+    val delivery = if (settings.uniform) Deliveries.ExactlyOnce else settings.deliveries.getOrElse(topic, Deliveries.ExactlyOnce)
+    delivery match {
+      case Deliveries.AtLeastOnce => unbound.send(record(topic, row), must = true)
+      case Deliveries.AtMostOnce => if (mine) unbound.send(record(topic, row), must = false)
+      case _ => if (!done) {
+        if (!begun) { producer.begin(); begun = true }
+        producer.send(record(topic, row))
+      }
     }
   }
 
@@ -148,7 +154,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
     plain
   }
 
-  private def record(row: InternalRow): ProducerRecord[Array[Byte], Array[Byte]] = {
+  private def record(topic: String, row: InternalRow): ProducerRecord[Array[Byte], Array[Byte]] = {
     val headers = new RecordHeaders
     if (!row.isNullAt(3)) {
       val list = row.getArray(3)
@@ -160,7 +166,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
       }
     }
     new ProducerRecord[Array[Byte], Array[Byte]](
-      row.getUTF8String(0).toString,
+      topic,
       null,
       if (row.isNullAt(1)) null else row.getBinary(1),
       if (row.isNullAt(2)) null else row.getBinary(2),
