@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check bench clean
+.PHONY: help setup demo test fuzz check bench chaos clean
 
 help: ## show this
 	@echo 'Headrace. Each target sets up by itself; the first time takes a few minutes.'
@@ -37,6 +37,9 @@ check: $(READY) ## ruff, mypy --strict, import-linter
 
 bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minutes, on a quiet machine)
 	@exec $(BIN)/python -m bench
+
+chaos: $(READY) ## kill driver, tasks and broker for SECONDS= (300) by SEED=, then audit every record
+	@exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)
 	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

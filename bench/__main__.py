@@ -13,6 +13,8 @@ BENCHES = (
     "bench.early_windows",
     "bench.registry",
     "bench.contracts",
+    "bench.delivery",
+    "bench.poison",
 )
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ HeadraceError
 ├── RunError                      a pipeline that runs
 │   ├── CheckpointMismatchError   the checkpoint belongs to another pipeline or another shape of this one
 │   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
+│   ├── UnsupportedModeError      the mode can't give what the pipeline or the run asks for
 │   └── QueryFailedError          Spark stopped the query
 └── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
 """
@@ -275,6 +276,10 @@ class CheckpointMismatchError(RunError):
 
 class AlreadyRunningError(RunError):
     """Another process runs this pipeline on the same checkpoint."""
+
+
+class UnsupportedModeError(RunError):
+    """The mode can't give what the pipeline or the run asks for."""
 
 
 class QueryFailedError(RunError):

@@ -48,7 +48,7 @@ def produce(bootstrap: str, topic: str, records: Iterable[Sent]) -> None:
     The order holds within a partition; between partitions it holds by the hundred, so that a batch which begins
     meanwhile never sees one partition far ahead of the other.
     """
-    producer = Producer(producer_config(bootstrap, **{"linger.ms": 0}))
+    producer = Producer(producer_config(bootstrap, **{"linger.ms": 0, "message.max.bytes": 4_000_000}))
     for number, record in enumerate(records):
         if number % 100 == 0:
             assert producer.flush(DEADLINE) == 0

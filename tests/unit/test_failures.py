@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engine.failures import explain_failure
+from headrace.engine.failures import explain_failure, may_pass
 from headrace.errors import QueryFailedError, UnknownColumnError
 
 LOG = Path("somewhere/spark.log")
@@ -63,6 +63,15 @@ def test_a_known_failure_says_what_and_how_to_fix_it(text: str, kind: type[Excep
     assert fix in str(error.fix)
     assert error.pipeline == "card-fraud"
     assert "\tat " not in error.render()
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [(SILENT, True), (FENCED, True), (UNRESOLVED, False), (DATA_LOSS, False), (GONE, False), (OTHER, False)],
+    ids=["broker", "fenced", "column", "data loss", "topic", "other"],
+)
+def test_only_what_may_pass_is_worth_another_attempt(text: str, passes: bool) -> None:
+    assert may_pass(RuntimeError(text)) is passes
 
 
 def test_any_other_failure_gives_its_innermost_cause_and_the_log() -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.output import Format, Output, OutputOption
-from headrace.log.broker import EmbeddedBroker, RunningBroker, default_data_dir, running_broker
+from headrace.log.broker import EmbeddedBroker, RunningBroker, default_data_dir, running_brokers
+from headrace.log.cluster import EmbeddedCluster, refuse_cluster
 
 NOT_RUNNING = 3
 
@@ -19,36 +20,52 @@ def start(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="where clients connect; a free one is chosen if left out")
     ] = None,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=9, help="3 for a cluster: a record is on 3 nodes, and one of them may die")
+    ] = 1,
     output: OutputOption = Format.TEXT,
 ) -> None:
     """Start the broker, or say where it runs already. It runs until `headrace broker stop`."""
     out = Output.of(output)
+    if nodes > 1 and port is not None:
+        raise typer.BadParameter("a cluster has a port for each node: leave out --port")
     with out.progress() as progress:
-        broker = EmbeddedBroker(port=port, attached=False).start(progress)
-    _print(out, running_broker(broker.data_dir))
+        if nodes > 1:
+            EmbeddedCluster(nodes=nodes, attached=False).start(progress)
+        else:
+            refuse_cluster(default_data_dir())
+            EmbeddedBroker(port=port, attached=False).start(progress)
+    _print(out, running_brokers())
 
 
 @app.command()
 def stop(output: OutputOption = Format.TEXT) -> None:
     """Stop the broker. Its data stays."""
     out = Output.of(output)
-    running = running_broker()
-    if running is not None:
-        running.stop()
-    text = "the broker does not run" if running is None else f"stopped the broker at {running.bootstrap}"
-    out.record({"stopped": running is not None}, text)
+    running = running_brokers()
+    for broker in running:
+        broker.stop()
+    where = ",".join(broker.bootstrap for broker in running)
+    out.record({"stopped": bool(running)}, f"stopped the broker at {where}" if running else "the broker does not run")
 
 
 @app.command()
 def status(output: OutputOption = Format.TEXT) -> None:
     """Say whether the broker runs, and where. Exits with 3 if it does not."""
-    running = running_broker()
+    running = running_brokers()
     _print(Output.of(output), running)
-    if running is None:
+    if not running:
         raise typer.Exit(NOT_RUNNING)
 
 
-def _print(out: Output, running: RunningBroker | None) -> None:
+def _print(out: Output, brokers: list[RunningBroker]) -> None:
+    if len(brokers) > 1:
+        where = ",".join(broker.bootstrap for broker in brokers)
+        nodes = [{"bootstrap": b.bootstrap, "pid": b.pid, "data_dir": str(b.data_dir)} for b in brokers]
+        fields: dict[str, object] = {"running": True, "bootstrap": where, "nodes": nodes}
+        out.record(fields, f"a cluster of {len(brokers)} nodes runs at {where}")
+        return
+    running = brokers[0] if brokers else None
     if running is None:
         folder = default_data_dir()
         out.record({"running": False, "data_dir": str(folder)}, f"the broker does not run (its data is in {folder})")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import broker, contracts, registry, topics
+from headrace.cli import broker, contracts, dead_letters, registry, topics
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
@@ -32,6 +32,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(registry.app, name="registry")
 app.add_typer(contracts.app, name="contracts")
+app.add_typer(dead_letters.app, name="dead-letters")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -14,6 +14,7 @@ import typer
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.engine.settings import Mode, RunSettings
 from headrace.log.broker import default_bootstrap
+from headrace.pipeline.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress, Record
@@ -47,6 +48,16 @@ def run(
     ] = RunSettings.state_partitions,
     max_rows: Annotated[int, typer.Option(min=1, help="bound of a micro-batch")] = RunSettings.max_rows_per_batch,
     registry: RegistryOption = None,
+    max_rate: Annotated[
+        float | None, typer.Option(min=0.1, help="rows a second that each query reads at most; not in real time")
+    ] = None,
+    latency_target: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="micro-batch: keep batches so small that results come within this, like 2s"),
+    ] = None,
+    retry_for: Annotated[
+        str, typer.Option(metavar="TIME", help="go on trying for so long when the broker does not answer; 0s: never")
+    ] = format_duration(RunSettings.retry_for_ms),
     progress_file: Annotated[Path | None, typer.Option(help="append progress records here, as JSON lines")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="show what Spark logs")] = False,
     output: OutputOption = Format.TEXT,
@@ -69,6 +80,9 @@ def run(
         checkpoint_interval_ms=checkpoint_interval * 1000,
         state_partitions=state_partitions,
         max_rows_per_batch=max_rows,
+        max_rate=max_rate,
+        latency_target_ms=None if latency_target is None else parse_duration(latency_target),
+        retry_for_ms=parse_duration(retry_for, zero=True),
     )
     job = Run(
         pipeline,

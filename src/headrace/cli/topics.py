@@ -40,7 +40,7 @@ def list_topics(
 def create(
     name: NameArgument,
     partitions: Annotated[int, typer.Option(min=1)] = DEFAULT_PARTITIONS,
-    replication: Annotated[int, typer.Option(min=1)] = 1,
+    replication: Annotated[int | None, typer.Option(min=1, help="copies; default: the cluster's")] = None,
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="a setting of the topic; may be given several times")
     ] = None,

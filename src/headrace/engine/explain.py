@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from headrace.engine.contracts import Contracts
-from headrace.engine.plan import QueryPlan, Route, plan_queries
+from headrace.engine.delivery import Guarantee, guarantee_of, guarantee_words, stays_in_microbatch
+from headrace.engine.plan import Branch, QueryPlan, Route, plan_queries
 from headrace.engine.settings import Mode, RunSettings
 from headrace.pipeline import Pipeline
 from headrace.pipeline.draw import describe, draw
 from headrace.pipeline.durations import format_duration
 from headrace.pipeline.explanations import results_of, retention_ms, state_of, watermark_of
 from headrace.pipeline.nodes import Dedupe, LateRows, Latest, Rolling, Window
-
-_EXACTLY = (
-    "exactly once",
-    "each task writes in one Kafka transaction that carries the batch id; a repeated batch is skipped",
-    "readers need isolation.level=read_committed",
-)
-_AT_LEAST = (
-    "at least once",
-    "after a stop or a crash the records since the last checkpoint are written again, with the same headrace-id",
-    "keep one record per headrace-id to get each result once",
-)
-
-
-def guarantee(mode: Mode) -> tuple[str, str, str]:
-    """The delivery guarantee of a Kafka output in a mode: its name, why it holds, what it asks of the reader."""
-    return _AT_LEAST if mode is Mode.REALTIME else _EXACTLY
 
 
 def explain_dict(pipeline: Pipeline, registry: str | None = None) -> dict[str, Any]:
@@ -42,15 +29,8 @@ def explain_dict(pipeline: Pipeline, registry: str | None = None) -> dict[str, A
                 "key": list(q.key),
                 "operator": [s.name for s in q.stateful],
                 "state": [_retention(s) for s in q.stateful],
-                "outputs": [
-                    {
-                        "topic": b.topic,
-                        "route": b.route.name.lower(),
-                        "default": b.write is None,
-                        "guarantees": {m.value: guarantee(m)[0] for m in (Mode.REPLAY, Mode.MICROBATCH, Mode.REALTIME)},
-                    }
-                    for b in q.branches
-                ],
+                "group": q.name,
+                "outputs": [_output(q, b) for b in q.branches],
             }
             for q in plan_queries(pipeline)
         ],
@@ -65,9 +45,32 @@ def explain_text(pipeline: Pipeline, registry: str | None = None) -> str:
     for query in queries:
         lines += _query(query)
         lines.append("")
-    for modes, (name, why, ask) in (("replay, microbatch", _EXACTLY), ("realtime", _AT_LEAST)):
-        lines += [f"{name} ({modes})", f"  why: {why}", f"  reader: {ask}"]
+    for guarantee in _used(queries):
+        lines += [
+            f"{guarantee.name} ({guarantee.modes})",
+            f"  why: {guarantee.mechanism}",
+            f"  reader: {guarantee.reader}",
+            f"  breaks: {guarantee.breaks}",
+        ]
     return "\n".join(lines)
+
+
+def _output(query: QueryPlan, branch: Branch) -> dict[str, Any]:
+    held = {m: guarantee_of(query, branch, m) for m in (Mode.REPLAY, Mode.MICROBATCH, Mode.REALTIME)}
+    return {
+        "topic": branch.topic,
+        "route": branch.route.name.lower(),
+        "default": branch.write is None,
+        # None where the mode can't give it: such a run is refused.
+        "guarantees": {m.value: None if g is None else g.name for m, g in held.items()},
+        "why": {m.value: None if g is None else asdict(g) for m, g in held.items()},
+    }
+
+
+def _used(queries: Sequence[QueryPlan]) -> list[Guarantee]:
+    """Every guarantee that an output has in some mode, once."""
+    found = (guarantee_of(q, b, m) for m in (Mode.MICROBATCH, Mode.REALTIME) for q in queries for b in q.branches)
+    return list(dict.fromkeys(g for g in found if g is not None))
 
 
 def _query(query: QueryPlan) -> list[str]:
@@ -87,14 +90,18 @@ def _query(query: QueryPlan) -> list[str]:
         for branch in branches:
             note = " (default; nothing vanishes)" if branch.write is None else ""
             name = route.name.lower().replace("_", " ")
-            lines.append(f"  {name} -> {branch.topic}{note}: exactly once; in real time at least once")
+            lines.append(f"  {name} -> {branch.topic}{note}: {guarantee_words(query, branch)}")
     if any(isinstance(s, Dedupe) for s in query.stateful) and not by_route[Route.DUPLICATE]:
         lines.append("  duplicate -> dropped and counted")
     for step in query.stateful:
         if isinstance(step, Window) and step.late is LateRows.DROP:
             lines.append(f"  late in `{step.name}` -> dropped and counted")
     interval = format_duration(RunSettings().checkpoint_interval_ms)
-    lines.append(f"  modes: replay, microbatch, realtime (checkpoint every {interval}), auto")
+    lines.append(f"  position: committed to the consumer group `{query.name}`")
+    if stays_in_microbatch((query,)) is None:
+        lines.append(f"  modes: replay, microbatch, realtime (checkpoint every {interval}), auto")
+    else:
+        lines.append("  modes: replay, microbatch; auto stays in microbatch")
     return lines
 
 

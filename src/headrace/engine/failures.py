@@ -42,6 +42,14 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
+        r"RecordTooLarge|MessageSizeTooLarge|larger than the max message size",
+        lambda m: (
+            "a result is larger than its topic takes.",
+            "Kafka refuses it, and would refuse it again.",
+            "raise max.message.bytes of the topic, write fewer columns, or bound the input: read(..., max_bytes=...).",
+        ),
+    ),
+    (
         r"TimeoutException|Connection to node .* could not be|DisconnectException|Failed to construct kafka",
         lambda m: (
             "the broker no longer answers.",
@@ -58,6 +66,21 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
 )
+
+
+_PASSING = (
+    r"TimeoutException|DisconnectException|NetworkException|Connection to node|could not be established"
+    r"|NotLeaderOrFollower|LeaderNotAvailable|NotEnoughReplicas|CoordinatorNotAvailable|CoordinatorLoadInProgress"
+    r"|NotCoordinator|KafkaStorageException"
+    # A transaction that timed out, or a task that was given up for dead, leaves these behind once. A second process
+    # that writes for the same checkpoint does so again and again: nothing is committed, and the time for retries ends.
+    r"|ProducerFenced|InvalidProducerEpoch|InvalidTxnState|TransactionAborted"
+)
+
+
+def may_pass(problem: BaseException) -> bool:
+    """Whether what Spark threw may be gone at the next attempt: a broker that is away, a transaction that timed out."""
+    return re.search(_PASSING, str(problem)) is not None
 
 
 def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> RunError | UnknownColumnError:

@@ -1,12 +1,14 @@
-"""Finding the pipeline that `MODULE:NAME` names."""
+"""Finding the pipeline, or the function, that `MODULE:NAME` names."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from headrace.errors import PipelineNotFoundError, closest
 from headrace.pipeline import Pipeline
@@ -44,6 +46,24 @@ def load_pipeline(target: str) -> Pipeline:
         why=f"Pipelines there: {', '.join(found)}",
         fix=f"{module_name}:{near}",
     )
+
+
+def load_function(target: str) -> Callable[..., Any]:
+    """The function that `MODULE:NAME` names.
+
+    >>> load_function("json:dumps")({"a": 1})
+    '{"a": 1}'
+    """
+    module_name, _, name = target.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    found = getattr(_import(module_name, target), name, None) if name else None
+    if not callable(found):
+        raise PipelineNotFoundError(
+            f"module `{module_name}` has no function `{name}`.", fix="write it as package.module:function."
+        )
+    function: Callable[..., Any] = found
+    return function
 
 
 def _import(name: str, target: str) -> ModuleType:

@@ -231,10 +231,12 @@ def _headers(branch: Branch, query: QueryPlan) -> Column:
         place = (F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))
         identity, caused = F.concat_ws("/", *place), F.col(hidden.TIMESTAMP)
     headers = [header("headrace-id", identity), header("headrace-source-timestamp", caused)]
+    reason = F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit(""))
     if branch.route is not Route.RESULT:
-        headers.append(
-            header("headrace-reason", F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit("")))
-        )
+        # What comes after the first line is the stack.
+        headers.append(header("headrace-reason", F.substring_index(reason, "\n", 1)))
     if branch.route is Route.DEAD_LETTER:
         headers += _source_headers(query)
+        stack = header("headrace-stack", F.regexp_replace(reason, r"^[^\n]*\n", ""))
+        return F.when(reason.contains("\n"), F.array(*headers, stack)).otherwise(F.array(*headers))
     return F.array(*headers)

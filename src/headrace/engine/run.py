@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.contracts import Contracts
 from headrace.engine.control import Control, control_topic, needs_claims, needs_control
-from headrace.engine.failures import explain_failure
+from headrace.engine.delivery import check_mode, stays_in_microbatch
+from headrace.engine.failures import explain_failure, may_pass
+from headrace.engine.kafka_sink import kafka_sink
+from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.rehearsal import Rehearsal
-from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
+from headrace.engine.retries import Retries
+from headrace.engine.settings import OUTPUT_TOPIC, Mode, RunSettings
 from headrace.engine.timekeeper import Timekeeper
+from headrace.errors import BrokerUnavailableError
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
 
@@ -69,7 +75,16 @@ class Run:
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
         self._rehearsal: Rehearsal | None = None
+        self._streams: list[DataFrame] = []
+        self._pacing = Pacing(self._settings)
+        self._retries = Retries(self._settings.retry_for_ms / 1000)
         self.plans = plan_queries(self.pipeline)
+        check_mode(pipeline.name, self.plans, mode, self._settings)
+        stays = stays_in_microbatch(self.plans, self._settings)
+        if mode is Mode.AUTO and stays is not None:
+            self.mode = Mode.MICROBATCH
+            self._report(f"stays in micro-batch: {stays}")
+        self._positions = PositionReport(bootstrap, self._report)
 
     @property
     def log_file(self) -> Path:
@@ -149,8 +164,9 @@ class Run:
         partitions = {name: len(topics.describe(name).partitions) for name in sources}
         for query in self.plans:
             # An output is partitioned as its source is, so that a key's order holds from end to end.
-            for created in topics.ensure(*query.output_topics, partitions=partitions[query.read.topic]):
-                self._report(f"created topic {created} ({partitions[query.read.topic]} partitions)")
+            count = partitions[query.read.topic]
+            for created in topics.ensure(*query.output_topics, partitions=count, config=OUTPUT_TOPIC):
+                self._report(f"created topic {created} ({count} partitions)")
         return partitions
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
@@ -167,56 +183,49 @@ class Run:
         )
 
     def _start_queries(self) -> None:
-        from headrace.engine.lowering import lower
-        from headrace.engine.source import read_records
-
         assert self._spark is not None
         assert self._checkpoint is not None
         if self.phase is Mode.REALTIME:
             self._checkpoint.begin_realtime()
-        streams = []
-        for plan in self.plans:
-            max_rows = None if self.phase is Mode.REALTIME else self._settings.max_rows_per_batch
-            control = self._keep_time(plan)
-            records = read_records(
-                self._spark, plan.read, self._bootstrap, max_rows, None if control is None else control.topic
-            )
-            lowered = lower(records, plan, control, self._contracts)
-            self._checkpoint.check_types(plan, lowered.state_types)
-            self._queries.append((plan, self._write(lowered.records, plan)))
-            streams.append(lowered.records)
+        self._streams = []
+        self._queries = [(plan, self._start_query(plan)) for plan in self.plans]
         for plan, query in self._queries:
             self._await_work(query)
             self._listener(event("started", plan.name, self.phase))
             self._report(f"running {plan.name} in {self.phase.value} mode")
         if self.phase is Mode.REALTIME:
-            self._rehearsal = Rehearsal(streams)
+            self._rehearsal = Rehearsal(self._streams)
             self._rehearsal.start()
+
+    def _start_query(self, plan: QueryPlan) -> StreamingQuery:
+        from headrace.engine.lowering import lower
+        from headrace.engine.source import read_records
+
+        assert self._spark is not None
+        assert self._checkpoint is not None
+        control = self._keep_time(plan)
+        max_rows, intake = None, None
+        if self.phase is not Mode.REALTIME:
+            max_rows = self._settings.max_rows_per_batch
+            intake = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
+        topic = None if control is None else control.topic
+        records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
+        lowered = lower(records, plan, control, self._contracts)
+        self._checkpoint.check_types(plan, lowered.state_types)
+        self._streams.append(lowered.records)
+        return self._write(lowered.records, plan)
 
     def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
         assert self._checkpoint is not None
-        writer = (
-            records.writeStream.queryName(plan.name)
-            .outputMode("update")
-            .option("checkpointLocation", self._checkpoint.location(plan))
-            .option("kafka.bootstrap.servers", self._bootstrap)
-        )
         realtime = self.phase is Mode.REALTIME
-        for name, value in (KAFKA_PRODUCER_REALTIME if realtime else KAFKA_PRODUCER).items():
-            writer = writer.option(f"kafka.{name}", value)
+        writer = kafka_sink(
+            records, plan, self._checkpoint, bootstrap=self._bootstrap, settings=self._settings, realtime=realtime
+        )
         if realtime:
-            # The only Kafka sink that Spark lets into real-time mode: at least once, with ids by which repeats collapse
             interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
             # PySpark's type hints do not know the real-time trigger yet.
-            timed = writer.format("kafka").trigger(realTime=interval)  # type: ignore[call-overload]
-            started: StreamingQuery = timed.start()
+            started: StreamingQuery = writer.trigger(realTime=interval).start()  # type: ignore[call-overload]
             return started
-        writer = (
-            writer.format("org.apache.spark.sql.headrace.TransactionalKafka")
-            .option("writer", self._checkpoint.writer(plan))
-            .option("generation", self._checkpoint.generation)
-            .option("marker.topic", plan.read.topic)
-        )
         # Available-now fixes its input when it starts: claims that are made on the way would never be read.
         if self._ends() and not needs_claims(plan):
             return writer.trigger(availableNow=True).start()
@@ -291,9 +300,14 @@ class Run:
         self._timekeepers = {}
 
     def _on_raw(self, progress: dict[str, Any]) -> None:
+        self._retries.succeeded(progress.get("name") or "")
         keeper = self._timekeepers.get(progress.get("name") or "")
         if keeper is not None:
             keeper.on_progress(progress)
+        if self.phase is not Mode.REALTIME and self._spark is not None:
+            self._pacing.on_progress(self._spark, progress)
+        elif self.phase is Mode.REALTIME:
+            self._positions.on_progress(self.plans, progress)
 
     def _all_active(self) -> bool:
         self._raise_failure()
@@ -305,11 +319,23 @@ class Run:
         return any(query.isActive for _, query in self._queries)
 
     def _raise_failure(self) -> None:
-        for plan, query in self._queries:
+        for number, (plan, query) in enumerate(self._queries):
             problem = query.exception()
-            if problem is not None:
+            if problem is None:
+                continue
+            error = explain_failure(problem, self.pipeline.name, self.log_file)
+            pause = self._retries.pause(plan.name) if may_pass(problem) else None
+            if pause is None:
                 self._listener(event("failed", plan.name, self.phase, str(problem)))
-                raise explain_failure(problem, self.pipeline.name, self.log_file)
+                raise error
+            # Only this query waits; the others of the run go on.
+            self._listener(event("retrying", plan.name, self.phase, f"{error.what} Again in {pause:g} s."))
+            self._close_producers(plan)
+            if (keeper := self._timekeepers.pop(plan.name, None)) is not None:
+                keeper.close()
+            if not self._stopping.wait(pause):
+                with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
+                    self._queries[number] = (plan, self._start_query(plan))
 
     def _caught_up(self) -> None:
         """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""

@@ -34,11 +34,25 @@ class RunSettings:
     """Bounds the memory of a batch while catching up. Smaller batches pay the fixed cost of a batch more often."""
     switch_lag_rows: int = 5_000
     """Auto: below this lag real time takes over; a real-time query works off such a rest in well under a second."""
+    max_rate: float | None = None
+    """Rows a second that each query reads at most, in micro-batch and replay."""
+    latency_target_ms: int | None = None
+    """Micro-batch: keep batches so small that a record's results are there within this time, if the job keeps up."""
+    retry_for_ms: int = 600_000
+    """A query that fails for a reason that may pass, as a broker that is away, is started again for so long."""
+    producer: tuple[tuple[str, str], ...] = ()
+    """Settings of Kafka's producer, by Kafka's own names, over those below."""
+
+
+_TASK_ATTEMPTS = 3
 
 
 def master(slots: int) -> str:
-    """Local threads. Real-time mode runs every task of a query at once and needs a slot for each; waiting is free."""
-    return f"local[{max(slots, os.cpu_count() or 2)}]"
+    """Local threads. Real-time mode runs every task of a query at once and needs a slot for each; waiting is free.
+
+    A task that failed is tried again, as on a cluster: a broker that was away for a moment does not end the batch.
+    """
+    return f"local[{max(slots, os.cpu_count() or 2)},{_TASK_ATTEMPTS}]"
 
 
 SESSION: dict[str, str] = {
@@ -83,6 +97,11 @@ JAVA_OPTIONS = " ".join(
     )
 )
 
+OUTPUT_TOPIC: dict[str, str] = {
+    # A dead letter is a record with some headers more: one that just fitted must still fit.
+    "max.message.bytes": str(2 * 1024 * 1024),
+}
+
 KAFKA_PRODUCER: dict[str, str] = {
     "acks": "all",
     "enable.idempotence": "true",
@@ -90,6 +109,8 @@ KAFKA_PRODUCER: dict[str, str] = {
     # In batches, wait a little and send a lot: without these two the sink runs at about half the speed.
     "linger.ms": "20",
     "batch.size": "500000",
+    # The producer measures before compression, the broker after it: what the broker took once, it takes again.
+    "max.request.size": "16777216",
     # A task's transaction spans its whole batch; 15 minutes is the most that a broker allows by default.
     "transaction.timeout.ms": "900000",
 }
@@ -97,6 +118,7 @@ KAFKA_PRODUCER: dict[str, str] = {
 KAFKA_PRODUCER_REALTIME: dict[str, str] = {
     "acks": "all",
     "enable.idempotence": "true",
+    "max.request.size": "16777216",
     # A decision waits for nobody.
     "linger.ms": "0",
 }

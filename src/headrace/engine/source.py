@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.engine.contracts import Contracts
 
+_PACED = "org.apache.spark.sql.headrace.PacedKafka"
 _PARSED = "__hr_parsed"
 _MISFIT = "__hr_misfit"
 _CONTROL = "__hr_control"
@@ -25,14 +26,20 @@ _CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def read_records(
-    spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None, control_topic: str | None = None
+    spark: SparkSession,
+    read: Read,
+    bootstrap: str,
+    max_rows: int | None,
+    control_topic: str | None = None,
+    intake: str | None = None,
 ) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
-    `max_rows` bounds a batch; real-time mode has no such bound and refuses the option.
+    `max_rows` bounds a batch; real-time mode has no such bound and refuses the option. An `intake` is the name under
+    which the source asks before each batch how much to read, in place of a fixed number.
     """
     reader = (
-        spark.readStream.format("kafka")
+        spark.readStream.format("kafka" if intake is None else _PACED)
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", read.topic if control_topic is None else f"{read.topic},{control_topic}")
         .option("startingOffsets", "earliest")
@@ -49,7 +56,7 @@ def read_records(
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
         )
-    return reader.load()
+    return (reader if intake is None else reader.option("reader", intake)).load()
 
 
 def to_rows(
@@ -62,8 +69,10 @@ def to_rows(
     control = F.lit(False) if control_topic is None else F.col(_CONTROL)
     claims = [] if control_topic is None else [hidden.CLAIM]
     schema = query.read.schema
+    most = query.read.max_bytes
+    small = F.col("value") if most is None else F.when(F.octet_length("value") <= most, F.col("value"))
     parsed = records.select(
-        _decoded(records.sparkSession, query.read, contracts).alias(_PARSED),
+        _decoded(records.sparkSession, small, query.read, contracts).alias(_PARSED),
         F.col("value").alias(hidden.RAW),
         F.col("key").alias(hidden.RECORD_KEY),
         F.col("partition").alias(hidden.PARTITION),
@@ -78,6 +87,7 @@ def to_rows(
     required = [c.name for c in schema.columns if not c.nullable]
     payload = F.coalesce(
         F.when(F.col(hidden.RAW).isNull(), F.lit(hidden.NO_PAYLOAD)),
+        *([] if most is None else [_too_large(most)]),
         F.col(_PARSED).getField(_MISFIT),
         *missing(required),
     )
@@ -114,12 +124,18 @@ def to_rows(
     )
 
 
-def _decoded(spark: SparkSession, read: Read, contracts: Contracts | None) -> Column:
+def _decoded(spark: SparkSession, value: Column, read: Read, contracts: Contracts | None) -> Column:
     if read.contract is not None:
         assert contracts is not None
-        return contracts.decode(spark, F.col("value"), read, _MISFIT)
+        return contracts.decode(spark, value, read, _MISFIT)
     columns = ", ".join(f"`{c.name}` {c.type}" for c in read.schema.columns)
-    return doorway.from_json(spark, F.col("value"), columns, _MISFIT)
+    return doorway.from_json(spark, value, columns, _MISFIT)
+
+
+def _too_large(most: int) -> Column:
+    size = F.octet_length(hidden.RAW)
+    reason = F.concat(F.lit("the payload has "), size.cast("string"), F.lit(f" bytes; max_bytes allows {most}"))
+    return F.when(size > most, reason)
 
 
 def _control_columns(topic: str) -> list[Column]:

@@ -150,6 +150,16 @@ def rehearse(df: DataFrame) -> None:
     _package(df.sparkSession).Rehearsal.plan(df._jdf)
 
 
+def limit_batches(spark: SparkSession, reader: str, max_rows: int) -> None:
+    """From its next batch on, a query reads so many rows at once at most."""
+    _package(spark).Intake.of(reader).setMaxRows(max_rows)
+
+
+def limit_rate(spark: SparkSession, reader: str, rows_per_second: float | None) -> None:
+    """A query reads so many rows a second at most; None for no limit."""
+    _package(spark).Intake.of(reader).setMaxRate(float(rows_per_second or 0))
+
+
 def close_producers(spark: SparkSession, writer: str) -> None:
     """Close the transactional producers that a stopped query left open for its next batch."""
     _package(spark).TransactionalProducers.closeAll(writer)

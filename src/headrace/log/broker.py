@@ -1,4 +1,4 @@
-"""A real Kafka broker, embedded: one KRaft node on this machine, started and stopped by Headrace."""
+"""A real Kafka broker, embedded: a KRaft node on this machine, started and stopped by Headrace."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from headrace.jvm.java import find_java
 from headrace.jvm.once import exclusive
 from headrace.jvm.process import ChildProcess, command_line, start_attached, start_detached, stop_process
 from headrace.jvm.progress import Progress, silent
-from headrace.log.settings import JVM_OPTIONS, LOG4J2, server_properties
+from headrace.log.settings import JVM_OPTIONS, LOG4J2, Node, server_properties
 from headrace.log.topics import Topics
 from headrace.paths import state_dir
 
 HOST = "127.0.0.1"
+NODES = "nodes"
+"""The folder that has one for each node of a cluster."""
 _START_SECONDS = 90.0
 _ATTEMPTS = 3
 
@@ -85,14 +87,26 @@ def default_bootstrap() -> str:
     named = os.environ.get("HEADRACE_BOOTSTRAP")
     if named:
         return named
-    running = running_broker()
-    if running is None:
+    running = running_brokers()
+    if not running:
         raise BrokerUnavailableError(
             "no broker is named, and the embedded broker of this project does not run.",
             why=f"Its data folder is {default_data_dir()}.",
             fix="headrace broker start\nor name one with --bootstrap HOST:PORT or HEADRACE_BOOTSTRAP",
         )
-    return running.bootstrap
+    return ",".join(broker.bootstrap for broker in running)
+
+
+def running_brokers(data_dir: Path | None = None) -> list[RunningBroker]:
+    """The broker that runs on this data folder, or all nodes of the cluster that does.
+
+    >>> import tempfile
+    >>> running_brokers(Path(tempfile.mkdtemp()))
+    []
+    """
+    folder = (data_dir or default_data_dir()).resolve()
+    nodes = [folder, *sorted((folder / NODES).glob("*"))]
+    return [found for node in nodes if (found := running_broker(node)) is not None]
 
 
 class EmbeddedBroker:
@@ -107,10 +121,17 @@ class EmbeddedBroker:
     True
     """
 
-    def __init__(self, data_dir: Path | None = None, port: int | None = None, attached: bool = True) -> None:
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        port: int | None = None,
+        attached: bool = True,
+        node: Node | None = None,
+    ) -> None:
         self.data_dir = (data_dir or default_data_dir()).resolve()
         self.port = port
         self.attached = attached
+        self.node = node or Node()
         self._running: RunningBroker | None = None
         self._child: ChildProcess | None = None
 
@@ -185,7 +206,7 @@ class EmbeddedBroker:
         report("broker: formatting its storage")
         shutil.rmtree(self.data_dir / "unformatted", ignore_errors=True)
         self._write_properties(9092, 9093, "unformatted")
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = self.node.cluster_id or new_cluster_id()
         tool = subprocess.run(
             [
                 *(str(java), *JVM_OPTIONS, "-cp", classpath, "kafka.tools.StorageTool", "format"),
@@ -209,7 +230,7 @@ class EmbeddedBroker:
         """Starts the JVM. A port chosen as free may be taken before the broker binds it: then with others, again."""
         for attempt in range(1, _ATTEMPTS + 1):
             port = free_port() if self.port is None else _check_free(self.port)
-            self._write_properties(port, free_port(), "data")
+            self._write_properties(port, self.node.controllers.get(self.node.id) or free_port(), "data")
             log_size = self._log_size()
             start = start_attached if self.attached else start_detached
             self._child = start(
@@ -266,8 +287,17 @@ class EmbeddedBroker:
         return self.log_file.stat().st_size if self.log_file.is_file() else 0
 
     def _write_properties(self, port: int, controller_port: int, log_dir: str) -> None:
-        text = server_properties(port=port, controller_port=controller_port, log_dir=log_dir)
+        text = server_properties(port=port, controller_port=controller_port, log_dir=log_dir, node=self.node)
         (self.data_dir / "server.properties").write_text(text, encoding="utf-8")
+
+
+def new_cluster_id() -> str:
+    """A name for a cluster that no other has.
+
+    >>> len(new_cluster_id())
+    22
+    """
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def free_port() -> int:

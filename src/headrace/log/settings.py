@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 _SEGMENT_BYTES = 128 * 1024 * 1024
 _RETENTION_BYTES = 1024 * 1024 * 1024
 
@@ -17,16 +20,34 @@ JVM_OPTIONS = (
 )
 
 
-def server_properties(*, port: int, controller_port: int, log_dir: str) -> str:
-    """The broker's configuration: one node that is broker and controller, on the loopback interface only.
+@dataclass(frozen=True)
+class Node:
+    """One node of a cluster: its number, and by number the controller ports of all of them."""
+
+    id: int = 1
+    controllers: Mapping[int, int] = field(default_factory=dict)
+    cluster_id: str | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How often a record is kept, unless its topic says otherwise."""
+        return min(3, max(1, len(self.controllers)))
+
+
+def server_properties(*, port: int, controller_port: int, log_dir: str, node: Node | None = None) -> str:
+    """A node's configuration: broker and controller in one, on the loopback interface only.
 
     >>> "listeners=PLAINTEXT://127.0.0.1:9092" in server_properties(port=9092, controller_port=9093, log_dir="data")
     True
     """
+    node = node or Node()
+    controllers = node.controllers or {node.id: controller_port}
+    # A record that is acknowledged is on this many nodes: with three, one may die and nothing is lost or held up.
+    least = max(1, node.replicas - 1)
     settings: dict[str, str | int] = {
         "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "node.id": node.id,
+        "controller.quorum.voters": ",".join(f"{id}@127.0.0.1:{p}" for id, p in sorted(controllers.items())),
         # No authentication, so nobody but this machine may reach it.
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -37,16 +58,17 @@ def server_properties(*, port: int, controller_port: int, log_dir: str) -> str:
         # A pipeline names its topics; a misspelt one is an error and not a new topic.
         "auto.create.topics.enable": "false",
         "num.partitions": 4,
-        # One node: nothing can be replicated. Few internal partitions, since each costs files and start-up time.
-        "offsets.topic.replication.factor": 1,
+        # Few internal partitions, since each costs files and start-up time.
+        "default.replication.factor": node.replicas,
+        "offsets.topic.replication.factor": node.replicas,
         "offsets.topic.num.partitions": 4,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.replication.factor": node.replicas,
+        "transaction.state.log.min.isr": least,
         "transaction.state.log.num.partitions": 4,
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": node.replicas,
+        "share.coordinator.state.topic.min.isr": least,
         "share.coordinator.state.topic.num.partitions": 4,
-        "min.insync.replicas": 1,
+        "min.insync.replicas": least,
         # A single consumer waits for nobody.
         "group.initial.rebalance.delay.ms": 0,
         # Retention by time goes by the records' own timestamps: events of last month that are replayed today would be
@@ -56,6 +78,8 @@ def server_properties(*, port: int, controller_port: int, log_dir: str) -> str:
         "log.segment.bytes": _SEGMENT_BYTES,
         # Committed offsets also mark what exactly-once sinks have written; a week's pause must not forget them.
         "offsets.retention.minutes": 365 * 24 * 60,
+        # A transaction whose owner died holds back its readers until it times out; by default that is seen every 10 s.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
         # The default of 128 MB is a quarter of this heap.
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
     }

@@ -122,14 +122,18 @@ class Topics:
         self,
         name: str,
         partitions: int = DEFAULT_PARTITIONS,
-        replication: int = 1,
+        replication: int | None = None,
         config: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> bool:
-        """Creates a topic and returns when it can be used. False if it was there already (with `exist_ok`)."""
+        """Creates a topic and returns when it can be used. False if it was there already (with `exist_ok`).
+
+        Without `replication` it is the cluster's default.
+        """
         _check_name(name)
         self._metadata()  # says quickly that there is no broker; a request for a change would wait for one
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config or {}))
+        copies = -1 if replication is None else replication
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=dict(config or {}))
         future = self._admin.create_topics([topic], operation_timeout=self.timeout, request_timeout=self.timeout)[name]
         try:
             self._result(future)
@@ -146,11 +150,13 @@ class Topics:
         self.end_offsets(name)  # a leader is named before it serves: now it does
         return True
 
-    def ensure(self, *names: str, partitions: int = DEFAULT_PARTITIONS) -> tuple[str, ...]:
-        """Creates those that do not exist; returns their names. A topic that exists keeps its partitions."""
+    def ensure(
+        self, *names: str, partitions: int = DEFAULT_PARTITIONS, config: Mapping[str, str] | None = None
+    ) -> tuple[str, ...]:
+        """Creates those that do not exist; returns their names. A topic that exists stays as it is."""
         there = self._metadata().topics
         missing = [name for name in dict.fromkeys(names) if name not in there]
-        return tuple(name for name in missing if self.create(name, partitions, exist_ok=True))
+        return tuple(name for name in missing if self.create(name, partitions, config=config, exist_ok=True))
 
     def describe(self, name: str) -> TopicDescription:
         """Everything about a topic: leaders, replicas, offsets, and its own settings."""

@@ -18,6 +18,7 @@ from headrace.errors import (
     UnsupportedStepError,
 )
 from headrace.pipeline.column_checks import check_columns
+from headrace.pipeline.delivery import check_deliveries
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
@@ -49,7 +50,7 @@ _SECOND_PIPELINE = "write to a topic and read it back in a second pipeline."
 
 def problems_of(plan: Plan) -> list[Problem]:
     """All that is wrong with a plan, in the order of the user's lines (files in the order of first use)."""
-    problems = [*plan.problems, *_check_names(plan), *_check_topics(plan)]
+    problems = [*plan.problems, *_check_names(plan), *_check_topics(plan), *check_deliveries(plan.all(Write))]
     for node in plan.nodes:
         problems.extend(_check_order(node))
         problems.extend(check_columns(node))

@@ -104,7 +104,12 @@ def _line(node: Node) -> str:
 def _details(node: Node) -> dict[str, Any]:
     match node:
         case Read():
-            return {"topic": node.topic, "schema": dict(node.schema), "contract": _contract(node)}
+            return {
+                "topic": node.topic,
+                "schema": dict(node.schema),
+                "contract": _contract(node),
+                "max_bytes": node.max_bytes,
+            }
         case EventTime():
             return {
                 "column": node.column,
@@ -143,8 +148,12 @@ def _details(node: Node) -> dict[str, Any]:
             schema = None if node.schema is None else dict(node.schema)
             return {"function": _function_name(node), "schema": schema}
         case Write():
-            key = None if node.key is None else list(node.key)
-            return {"topic": node.topic, "key": key, "contract": _contract(node)}
+            return {
+                "topic": node.topic,
+                "key": None if node.key is None else list(node.key),
+                "contract": _contract(node),
+                "delivery": node.delivery,
+            }
     return {}
 
 
@@ -225,7 +234,9 @@ def _summary(node: Node) -> str:
         case Apply():
             return _function_name(node)
         case Write():
-            return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}") + _under(node)
+            key = "" if node.key is None else f", key {', '.join(node.key)}"
+            delivery = "" if node.delivery is None else f", {node.delivery.replace('_', ' ')}"
+            return node.topic + key + delivery + _under(node)
     return ""
 
 

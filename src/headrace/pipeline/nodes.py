@@ -43,6 +43,8 @@ class Read(Node):
     schema: Schema
     """Without columns while nobody knows them: those of a contract that only the registry has."""
     contract: Contract | None = None
+    max_bytes: int | None = None
+    """Payloads that are larger become dead letters, without being parsed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,3 +191,5 @@ class Write(Node):
     topic: str
     key: tuple[str, ...] | None
     contract: Contract | None = None
+    delivery: str | None = None
+    """A `Delivery` by its name; None for the default of the mode that runs."""

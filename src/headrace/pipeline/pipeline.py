@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headrace.errors import InvalidPipelineError, InvalidSchemaError
+from headrace.errors import InvalidPipelineError, InvalidSchemaError, PipelineError
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.contracts import Contract, as_contract
@@ -34,9 +34,18 @@ class Pipeline:
         """The name."""
         return self._plan.name
 
-    def read(self, topic: str, schema: str | type | None = None, *, contract: str | Contract | None = None) -> Stream:
+    def read(
+        self,
+        topic: str,
+        schema: str | type | None = None,
+        *,
+        contract: str | Contract | None = None,
+        max_bytes: int | None = None,
+    ) -> Stream:
         """The rows of a topic. With a `schema` (Spark DDL or a dataclass) payloads are JSON; with a `contract`, the
         name of a subject of the schema registry or `hr.contract(...)`, they are in Confluent's wire format.
+
+        A payload of more than `max_bytes` is not parsed: it is a dead letter.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
@@ -47,16 +56,20 @@ class Pipeline:
         True
         """
         location = caller_location()
+        if max_bytes is not None and (not isinstance(max_bytes, int) or max_bytes < 1):
+            wrong = PipelineError(f"max_bytes={max_bytes!r} is no size.", fix="give a number of bytes, like 65536.")
+            self._plan.report(Problem.of(wrong, location, f'.read("{topic}"): '))
+            max_bytes = None
         if contract is not None:
             agreed = self._contract(contract, topic, alone=schema is None)
             columns = agreed.columns() or Schema(())
-            return Stream(self._plan, self._plan.add(Read(topic, columns, agreed, location=location)))
+            return Stream(self._plan, self._plan.add(Read(topic, columns, agreed, max_bytes, location=location)))
         try:
             columns = as_schema(schema)
         except InvalidSchemaError as problem:
             self._plan.report(Problem.of(problem, location, f'.read("{topic}"): '))
             columns = Schema(())
-        return Stream(self._plan, self._plan.add(Read(topic, columns, location=location)))
+        return Stream(self._plan, self._plan.add(Read(topic, columns, None, max_bytes, location=location)))
 
     def _contract(self, value: object, topic: str, *, alone: bool) -> Contract:
         reading = Reading(".read")

@@ -9,6 +9,7 @@ from headrace.errors import InvalidDurationError, InvalidSchemaError, PipelineEr
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.columns import plain_name
 from headrace.pipeline.contracts import Contract, as_contract
+from headrace.pipeline.delivery import read_delivery
 from headrace.pipeline.durations import Duration, parse_duration
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import (
@@ -272,7 +273,12 @@ class Stream:
         return self._then(Apply(self._node, function, result, location=caller_location()))
 
     def write(
-        self, topic: str, key: str | Sequence[str] | None = None, *, contract: str | Contract | None = None
+        self,
+        topic: str,
+        key: str | Sequence[str] | None = None,
+        *,
+        contract: str | Contract | None = None,
+        delivery: str | None = None,
     ) -> None:
         """Write the stream to a topic as JSON. `key` names the columns of the record's key (default: the stream's).
 
@@ -280,9 +286,12 @@ class Stream:
         Confluent's wire format, and the schema is registered when the pipeline starts; one that breaks the subject's
         compatibility keeps it from starting.
 
+        `delivery` is "exactly_once", "at_least_once" or "at_most_once". Without it a record is written exactly once in
+        micro-batch and replay, and at least once, with an id by which repeats collapse, in real time.
+
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> clicks.write("clicks-by-user", key="user")
+        >>> clicks.write("clicks-by-user", key="user", delivery="exactly_once")
         >>> clicks.write("clicks-avro", contract="clicks-avro-value")
         """
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
@@ -291,7 +300,11 @@ class Stream:
             reading = Reading(".write")
             agreed = as_contract(contract, reading)
             self._report_all(reading)
-        self._plan.add(Write(self._node, topic, keys, agreed, location=caller_location()))
+        asked = read_delivery(delivery)
+        if isinstance(asked, PipelineError):
+            self._report(asked)
+            asked = None
+        self._plan.add(Write(self._node, topic, keys, agreed, asked, location=caller_location()))
 
     @property
     def late(self) -> Stream:

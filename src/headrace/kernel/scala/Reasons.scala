@@ -20,9 +20,17 @@ object Reasons {
 
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
-  /** Spark says in further lines where in its own code the expression was made: of no use here. */
-  def failed(problem: Throwable): String =
-    s"${problem.getClass.getSimpleName}: ${String.valueOf(problem.getMessage).linesIterator.nextOption().getOrElse("")}"
+  /**
+   * What failed, and in the lines after it the stack: where a reason has more than one line, the rest is a header of its own. Spark says
+   * in further lines of a message where in its own code the expression was made: of no use here.
+   */
+  def failed(problem: Throwable): String = {
+    val message = String.valueOf(problem.getMessage).linesIterator.nextOption().getOrElse("")
+    val stack = problem.getStackTrace.take(StackLines).map(frame => s"\n\tat $frame").mkString
+    s"${problem.getClass.getSimpleName}: $message$stack"
+  }
+
+  private val StackLines = 30
 
   private def span(millis: Long): String = Duration.ofMillis(millis).toString.stripPrefix("PT").toLowerCase
 }

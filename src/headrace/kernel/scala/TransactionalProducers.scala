@@ -5,22 +5,33 @@ import java.util.{Collections, Properties}
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicReference
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.kafka.clients.consumer.{ConsumerConfig, ConsumerGroupMetadata, KafkaConsumer, OffsetAndMetadata}
 import org.apache.kafka.clients.producer.{Callback, KafkaProducer, ProducerConfig, ProducerRecord, RecordMetadata}
 import org.apache.kafka.common.TopicPartition
 import org.apache.kafka.common.serialization.{ByteArrayDeserializer, ByteArraySerializer}
 
-/** A producer for one (writer, partition), and the last batch that it is known to have committed. */
-final class TransactionalProducer(settings: WriterSettings, val id: String) {
+/** A producer that lives from batch to batch, for one (writer, partition): opening one takes several round trips. */
+sealed trait PooledProducer {
+  def id: String
+  def close(): Unit
+}
+
+/** The producer of what is written exactly once, and the last batch that it is known to have committed. */
+final class TransactionalProducer(settings: WriterSettings, val id: String) extends PooledProducer {
   private val marker = new TopicPartition(settings.markerTopic, 0)
   private val failure = new AtomicReference[Exception]()
   private val callback: Callback = (_: RecordMetadata, problem: Exception) => if (problem != null) failure.compareAndSet(null, problem)
-  private val kafka = new KafkaProducer[Array[Byte], Array[Byte]](producerProperties)
-  var lastBatch: Long = {
-    // Fences an older producer of this id and ends its open transaction, so that the marker read next is the last word.
+  private val kafka = TransactionalProducers.open(settings, Some(id))
+  var lastBatch: Long = -1
+  private var lastClaim: Long = -1
+  try {
+    // Fences an older producer of this id and ends its open transaction, so that the markers read next are the last word.
     kafka.initTransactions()
-    committedBatch()
-  }
+    lastBatch = marked(id)
+    if (settings.claims) lastClaim = marked(claims)
+  } catch { case problem: Throwable => close(); throw problem }
 
   def begin(): Unit = kafka.beginTransaction()
 
@@ -29,34 +40,42 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) {
     kafka.send(record, callback)
   }
 
-  def commit(batch: Long): Unit = {
+  def commit(batch: Long, position: Map[TopicPartition, Long]): Unit = {
     kafka.flush()
     throwFailure()
-    kafka.sendOffsetsToTransaction(
-      Collections.singletonMap(marker, new OffsetAndMetadata(batch + 1, settings.generation)), new ConsumerGroupMetadata(id))
+    mark(batch, id)
+    if (position.nonEmpty) {
+      val offsets = position.map { case (partition, offset) => partition -> new OffsetAndMetadata(offset) }
+      kafka.sendOffsetsToTransaction(offsets.asJava, new ConsumerGroupMetadata(settings.group))
+    }
     kafka.commitTransaction()
     lastBatch = batch
   }
 
+  /** Whether the batch was nobody's, and is now this one's: no later attempt will be told so. */
+  def claim(batch: Long): Boolean = lastClaim < batch && {
+    kafka.beginTransaction()
+    mark(batch, claims)
+    kafka.commitTransaction()
+    lastClaim = batch
+    true
+  }
+
   // No wait: what is buffered belongs to a transaction that will be aborted.
-  def close(): Unit = kafka.close(Duration.ZERO)
+  override def close(): Unit = kafka.close(Duration.ZERO)
+
+  private def claims = s"$id-claims"
+
+  private def mark(batch: Long, group: String): Unit = kafka.sendOffsetsToTransaction(
+    Collections.singletonMap(marker, new OffsetAndMetadata(batch + 1, settings.generation)), new ConsumerGroupMetadata(group))
 
   private def throwFailure(): Unit = { val problem = failure.get(); if (problem != null) throw problem }
 
-  private def producerProperties: Properties = {
-    val properties = new Properties
-    settings.producer.foreach { case (name, value) => properties.put(name, value) }
-    properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id)
-    properties.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, classOf[ByteArraySerializer].getName)
-    properties.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, classOf[ByteArraySerializer].getName)
-    properties
-  }
-
-  private def committedBatch(): Long = {
+  private def marked(group: String): Long = {
     val properties = new Properties
     // Security settings are shared by all Kafka clients; what only a producer knows is left out.
     settings.producer.foreach { case (name, value) => if (ConsumerConfig.configNames().contains(name)) properties.put(name, value) }
-    properties.put(ConsumerConfig.GROUP_ID_CONFIG, id)
+    properties.put(ConsumerConfig.GROUP_ID_CONFIG, group)
     properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed")
     properties.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, classOf[ByteArrayDeserializer].getName)
     properties.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, classOf[ByteArrayDeserializer].getName)
@@ -68,25 +87,60 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) {
   }
 }
 
-/** Producers live from batch to batch, one per (writer, partition) in this JVM: opening one takes several round trips. */
+/** The producer of what is written outside of a transaction: idempotent, so that its own retries write nothing twice. */
+final class PlainProducer(settings: WriterSettings, val id: String) extends PooledProducer {
+  private val failure = new AtomicReference[Exception]()
+  private val required: Callback = (_: RecordMetadata, problem: Exception) => if (problem != null) failure.compareAndSet(null, problem)
+  private val kafka = TransactionalProducers.open(settings, None)
+
+  /** What `must` be written fails the task if it is not; the rest may get lost. */
+  def send(record: ProducerRecord[Array[Byte], Array[Byte]], must: Boolean): Unit = {
+    throwFailure()
+    kafka.send(record, if (must) required else null)
+  }
+
+  def flush(): Unit = { kafka.flush(); throwFailure() }
+  override def close(): Unit = kafka.close(Duration.ZERO)
+  private def throwFailure(): Unit = { val problem = failure.get(); if (problem != null) throw problem }
+}
+
+/** The producers of this JVM that wait for their next batch. */
 object TransactionalProducers {
-  private val idle = new ConcurrentHashMap[String, TransactionalProducer]()
+  private val idle = new ConcurrentHashMap[String, PooledProducer]()
 
   def acquire(settings: WriterSettings, partition: Int): TransactionalProducer = {
     val id = s"${settings.writer}-$partition"
-    val pooled = idle.remove(id)
-    if (pooled != null) pooled else new TransactionalProducer(settings, id)
+    idle.remove(id) match { case pooled: TransactionalProducer => pooled; case _ => new TransactionalProducer(settings, id) }
   }
 
-  def release(producer: TransactionalProducer): Unit = {
+  def acquirePlain(settings: WriterSettings, partition: Int): PlainProducer = {
+    val id = s"${settings.writer}-$partition-plain"
+    idle.remove(id) match { case pooled: PlainProducer => pooled; case _ => new PlainProducer(settings, id) }
+  }
+
+  def release(producer: PooledProducer): Unit = {
     val displaced = idle.put(producer.id, producer)
     if (displaced != null) displaced.close()
   }
 
-  def discard(producer: TransactionalProducer): Unit = producer.close()
-
   /** Called when a query stops, so that its producers do not outlive it. */
-  def closeAll(writer: String): Unit = idle.keySet().forEach { id =>
-    if (id.startsWith(writer + "-")) { val producer = idle.remove(id); if (producer != null) producer.close() }
+  def closeAll(writer: String): Unit = {
+    idle.keySet().forEach { id =>
+      if (id.startsWith(writer + "-")) { val producer = idle.remove(id); if (producer != null) producer.close() }
+    }
+    PositionCommits.close(writer)
+    Intake.forget(writer)
+  }
+
+  private[headrace] def open(settings: WriterSettings, transactionalId: Option[String]): KafkaProducer[Array[Byte], Array[Byte]] = {
+    val properties = new Properties
+    settings.producer.foreach { case (name, value) => properties.put(name, value) }
+    transactionalId match {
+      case Some(id) => properties.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id)
+      case None => properties.remove(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG)
+    }
+    properties.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, classOf[ByteArraySerializer].getName)
+    properties.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, classOf[ByteArraySerializer].getName)
+    new KafkaProducer[Array[Byte], Array[Byte]](properties)
   }
 }

@@ -1,0 +1,46 @@
+"""In real time, the position of each query in its consumer group, committed at each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.engine.plan import QueryPlan
+from headrace.errors import LogError
+from headrace.log.positions import GroupPositions
+
+
+class PositionReport:
+    """Commits what Spark says it has read. It is for tools to see the lag; where a run goes on is in the checkpoint."""
+
+    def __init__(self, bootstrap: str, report: Callable[[str], None]) -> None:
+        self._bootstrap = bootstrap
+        self._report = report
+        self._groups: GroupPositions | None = None
+
+    def on_progress(self, plans: Iterable[QueryPlan], progress: dict[str, Any]) -> None:
+        """Take in a batch of one of them (Spark's own JSON). What can't be committed does not stop the run."""
+        plan = next((p for p in plans if p.name == progress.get("name")), None)
+        if plan is None:
+            return
+        read = read_offsets(progress, plan.read.topic)
+        try:
+            if self._groups is None:
+                self._groups = GroupPositions(self._bootstrap)
+            self._groups.commit(plan.name, plan.read.topic, read)
+        except LogError as problem:
+            self._report(f"{plan.name}: {problem.what}")
+
+
+def read_offsets(progress: dict[str, Any], topic: str) -> dict[int, int]:
+    """How far a topic is read after a batch, by partition.
+
+    >>> read_offsets({"sources": [{"endOffset": {"clicks": {"0": 7, "1": 9}}}]}, "clicks")
+    {0: 7, 1: 9}
+    """
+    found: dict[int, int] = {}
+    for source in progress.get("sources") or []:
+        end = source.get("endOffset")
+        partitions = end.get(topic, {}) if isinstance(end, dict) else {}
+        found.update({int(partition): int(offset) for partition, offset in partitions.items()})
+    return found

@@ -1,0 +1,39 @@
+"""A job that stops in the middle of a task until a gate is opened: it holds a moment that is else over at once."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from tests.system.records import Sent
+
+BEFORE_GATE = 150
+"""Rows before the one that waits: more than Spark hands to Python at a time, so that the first of them are written."""
+
+
+def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
+    """Copies rows; the row called `gate` waits until there is no file at that path."""
+
+    def wait_at_gate(df: Any) -> Any:
+        from pyspark.sql import functions as F
+
+        def passing(what: str) -> str:
+            while what == "gate" and Path(gate).exists():
+                time.sleep(0.02)
+            return what
+
+        return df.withColumn("what", F.udf(passing, "string")("what"))
+
+    pipeline = hr.Pipeline(name)
+    rows = pipeline.read(source, schema="id BIGINT NOT NULL, what STRING NOT NULL")
+    rows.apply(wait_at_gate, schema="id BIGINT, what STRING").write(sink)
+    return pipeline
+
+
+def rows_with_gate() -> list[Sent]:
+    """Twenty rows in one partition, which pass; in the other some that pass, and then the one that waits."""
+    free = [Sent.row({"id": i, "what": "free"}, partition=0) for i in range(20)]
+    held = [Sent.row({"id": 100 + i, "what": "held"}, partition=1) for i in range(BEFORE_GATE)]
+    return [*free, *held, Sent.row({"id": 999, "what": "gate"}, partition=1)]

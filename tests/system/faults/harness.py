@@ -1,0 +1,98 @@
+"""Kills at random moments, by a seed, while the ledger runs; then the audit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.log.broker import EmbeddedBroker
+from headrace.log.topics import Topics
+from tests.system.faults.ledger import PARTITIONS, Audit, Transfers, audit
+from tests.system.faults.victims import Broker, Driver, Task, Victim
+from tests.system.faults.worker import Job
+from tests.system.records import read_all
+from tests.system.running import wait_for
+
+SETTLE = 180.0
+Book = Callable[[], list[dict[str, Any]]]
+"""All postings that a sink has: rows with id, account, number and total."""
+
+
+class Chaos:
+    """One ledger, its job and its broker, and what kills them."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path, *, seed: int, name: str, per_second: int = 100) -> None:
+        self.bootstrap = broker.bootstrap
+        self.killed: Counter[str] = Counter()
+        self._rng = random.Random(seed)
+        self._source, self._sink = f"{name}-transfers", f"{name}-postings"
+        Topics(self.bootstrap, timeout=30).ensure(self._source, self._sink, partitions=PARTITIONS)
+        job = Job("ledger", name, self.bootstrap, self._source, self._sink, str(folder / "checkpoint"))
+        self._transfers = Transfers(self.bootstrap, self._source, seed=seed, per_second=per_second)
+        self.driver = Driver(job, folder)
+        # A sink adds its server here, and below how its rows are read: it is killed and audited like the others.
+        self.victims: dict[str, Victim] = {"driver": self.driver, "task": Task(self.driver), "broker": Broker(broker)}
+        self.books: dict[str, Book] = {"kafka": lambda: [r.row for r in read_all(self.bootstrap, self._sink)]}
+
+    def run(
+        self,
+        *,
+        plan: Mapping[str, int] | None = None,
+        seconds: float | None = None,
+        say: Callable[[str], None] = lambda message: None,
+    ) -> dict[str, Audit]:
+        """Kill so many of each, in a random order (or whoever the seed says, for so long), and audit every book."""
+        self._transfers.start()
+        try:
+            self._await_ready("driver")
+            for name in self._shuffled(plan) if seconds is None else self._endless(seconds):
+                self._await_ready(name)
+                time.sleep(self._rng.uniform(0, 0.5))  # any moment will do
+                self._strike(name, say)
+            for name in self.victims:
+                self._await_ready(name)
+        finally:
+            sent = self._transfers.end()
+        say(f"settling: {len(sent)} transfers")
+        self._settle(len(sent))
+        self.driver.end()
+        return {name: audit(sent, book()) for name, book in self.books.items()}
+
+    def end(self) -> None:
+        self.driver.end()
+
+    def _strike(self, name: str, say: Callable[[str], None]) -> None:
+        victim = self.victims[name]
+        deadline = time.monotonic() + 30
+        while not victim.kill():
+            assert time.monotonic() < deadline, f"no {name} to kill"
+            time.sleep(self._rng.uniform(0, 0.05))
+        self.killed[name] += 1
+        say(f"killed {name} ({sum(self.killed.values())})")
+        victim.restore()
+
+    def _await_ready(self, name: str) -> None:
+        wait_for(self.victims[name].ready, f"the {name} to be at work", SETTLE)
+
+    def _settle(self, count: int) -> None:
+        def all_there() -> bool:
+            self.driver.ready()
+            return all(len({row["id"] for row in book()}) == count for book in self.books.values())
+
+        wait_for(all_there, f"{count} transfers to be posted", SETTLE)
+
+    def _shuffled(self, plan: Mapping[str, int] | None) -> Sequence[str]:
+        order = [name for name, count in (plan or {}).items() for _ in range(count)]
+        self._rng.shuffle(order)
+        return order
+
+    def _endless(self, seconds: float) -> Iterator[str]:
+        end = time.monotonic() + seconds
+        names = sorted(self.victims)
+        while time.monotonic() < end:
+            # Most blows are cheap ones: there are more of them in the time.
+            yield self._rng.choices(names, [8 if name == "task" else 2 for name in names])[0]
