@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 from headrace import deferred as _deferred
+from headrace import sinks
 from headrace.functions import speed_kmh
 from headrace.pipeline import (
     Pipeline,
@@ -74,6 +75,7 @@ __all__ = [
     "perfect",
     "repeat",
     "session",
+    "sinks",
     "sliding",
     "speed_kmh",
     "tumbling",

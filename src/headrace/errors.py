@@ -26,6 +26,9 @@ HeadraceError
 │   ├── CheckpointMismatchError   the checkpoint belongs to another pipeline or another shape of this one
 │   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
 │   └── QueryFailedError          Spark stopped the query
+├── SinkError                     a store that a pipeline writes to
+│   ├── SinkUnavailableError      it does not answer
+│   └── MissingExtraError         its client library is not installed
 └── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
 """
 
@@ -234,6 +237,18 @@ class AlreadyRunningError(RunError):
 
 class QueryFailedError(RunError):
     """Spark stopped the query."""
+
+
+class SinkError(HeadraceError):
+    """Something about a store that a pipeline writes to."""
+
+
+class SinkUnavailableError(SinkError):
+    """A store that does not answer."""
+
+
+class MissingExtraError(SinkError):
+    """A client library that is not installed."""
 
 
 class PipelineNotFoundError(HeadraceError):

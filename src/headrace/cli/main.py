@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import broker, topics
+from headrace.cli import broker, tables, topics
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
@@ -30,6 +30,7 @@ app.command()(run)
 app.command()(explain)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
+app.add_typer(tables.app, name="tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,6 +19,7 @@ from headrace.pipeline.windows import WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 OBSERVED = "headrace"
 TIMES = "headrace_times"
@@ -103,8 +104,8 @@ def alive(scope: _Scope, route: Route) -> Column:
     return on_route if scope.keep is None else on_route & F.coalesce(F.col(scope.keep), F.lit(False))
 
 
-def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> DataFrame:
-    """Records for the Kafka sink: topic, key, value, headers.
+def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> tuple[DataFrame, dict[str, StructType]]:
+    """Records for the Kafka sink (topic, key, value, headers), and by topic the columns of what is written to it.
 
     `input_columns` are the user's columns as they went into the operator, which is what side rows still have.
     """
@@ -125,7 +126,11 @@ def to_records(rows: DataFrame, query: QueryPlan, input_columns: list[str]) -> D
     for i in range(max(len(branches) for branches in per_route.values())):
         cases = [branches[i] for branches in per_route.values() if i < len(branches)]
         slots.append([_choose([(condition, record[field]) for condition, record in cases]) for field in range(4)])
-    return doorway.expand(counted, slots)
+    outputs = {
+        branch.topic: counted.select(*(F.col(inner).alias(name) for name, inner in scope.columns.items())).schema
+        for branch, scope in scopes
+    }
+    return doorway.expand(counted, slots), outputs
 
 
 def _choose(cases: list[tuple[Column, Column]]) -> Column:

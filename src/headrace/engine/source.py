@@ -23,7 +23,12 @@ _CLOCK = (-62_135_596_800_000, 253_402_300_799_999)
 
 
 def read_records(
-    spark: SparkSession, read: Read, bootstrap: str, max_rows: int | None, control_topic: str | None = None
+    spark: SparkSession,
+    read: Read,
+    bootstrap: str,
+    max_rows: int | None,
+    control_topic: str | None = None,
+    **options: str,
 ) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
@@ -47,7 +52,17 @@ def read_records(
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
         )
-    return reader.load()
+    return reader.options(**options).load()
+
+
+def with_ids(records: DataFrame, *, from_headers: bool) -> DataFrame:
+    """Each record with its id: its place in the log, or what the `headrace-id` among its headers says."""
+    place = F.concat_ws("/", "topic", "partition", "offset")
+    if not from_headers:
+        return records.withColumn(hidden.ID, place)
+    headers = F.filter("headers", lambda header: header["key"] == "headrace-id")
+    told = F.get(headers, F.lit(0))["value"].cast("string")
+    return records.withColumn(hidden.ID, F.coalesce(told, place))
 
 
 def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = None) -> DataFrame:
@@ -57,6 +72,7 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
     """
     control = F.lit(False) if control_topic is None else F.col(_CONTROL)
     claims = [] if control_topic is None else [hidden.CLAIM]
+    ids = [hidden.ID] if hidden.ID in records.columns else []
     schema = query.read.schema
     columns = ", ".join(f"`{c.name}` {c.type}" for c in schema.columns)
     parsed = records.select(
@@ -67,6 +83,7 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
         F.col("offset").alias(hidden.OFFSET),
         F.unix_millis("timestamp").alias(hidden.TIMESTAMP),
         *([] if control_topic is None else _control_columns(control_topic)),
+        *ids,
     )
 
     def missing(names: Iterable[str]) -> list[Column]:
@@ -93,6 +110,7 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
         hidden.TIMESTAMP,
         control.alias(_CONTROL),
         *claims,
+        *ids,
     )
     route = F.when(F.col(_CONTROL), Route.CONTROL.value)
     dead = F.col(hidden.INTAKE_REASON).isNotNull()
@@ -108,6 +126,7 @@ def to_rows(records: DataFrame, query: QueryPlan, control_topic: str | None = No
         F.when(dead, F.col(hidden.RAW)).alias(hidden.RAW),
         hidden.INTAKE_REASON,
         *claims,
+        *ids,
     )
 
 

@@ -17,6 +17,7 @@ from headrace.pipeline.nodes import (
     Read,
     Rolling,
     Select,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -54,6 +55,8 @@ def check_columns(node: Node) -> Iterator[Problem]:
             yield from _check_names(node, [name for name, value in node.columns if value is None], schema)
         case Write():
             yield from _check_names(node, node.key or (), schema)
+        case SinkWrite():
+            yield from _check_names(node, node.sink.key, schema)
     for expression in _expressions(node):
         yield from _check_references(node, expression, schema)
     if isinstance(node, Stateful):

@@ -19,6 +19,7 @@ from headrace.pipeline.nodes import (
     Read,
     Rolling,
     Select,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -144,6 +145,9 @@ def _details(node: Node) -> dict[str, Any]:
             return {"function": _function_name(node), "schema": schema}
         case Write():
             return {"topic": node.topic, "key": None if node.key is None else list(node.key)}
+        case SinkWrite():
+            sink = node.sink
+            return {"sink": sink.kind, "name": sink.name, "target": sink.target, "key": list(sink.key)}
     return {}
 
 
@@ -201,6 +205,8 @@ def _summary(node: Node) -> str:
             return _function_name(node)
         case Write():
             return node.topic + ("" if node.key is None else f", key {', '.join(node.key)}")
+        case SinkWrite():
+            return f"{node.sink}" + (f", key {', '.join(node.sink.key)}" if node.sink.key else "")
     return ""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.errors import Location
 from headrace.pipeline.location import UNKNOWN
 from headrace.pipeline.schema import Schema
+from headrace.pipeline.sink import Sink
 from headrace.pipeline.trigger_nodes import Trigger
 from headrace.pipeline.watermarks import Watermark
 from headrace.pipeline.windows import ResultTime, Windowing
@@ -185,3 +186,11 @@ class Write(Node):
     input: Node
     topic: str
     key: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class SinkWrite(Node):
+    """A stream into a store, by a query of its own."""
+
+    input: Node
+    sink: Sink

@@ -22,6 +22,7 @@ from headrace.pipeline.nodes import (
     Rolling,
     Select,
     Side,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -31,6 +32,7 @@ from headrace.pipeline.nodes import (
 from headrace.pipeline.plan import Plan, Problem, schema_of
 from headrace.pipeline.rolling import Aggregate, InvalidAggregate
 from headrace.pipeline.schema import Schema, as_schema
+from headrace.pipeline.sink import Sink
 from headrace.pipeline.triggers import Trigger, default_trigger, each
 from headrace.pipeline.watermarks import Bounded, Watermark
 from headrace.pipeline.windows import ResultTime, Windowing, WindowKind, at_end, tumbling
@@ -270,13 +272,21 @@ class Stream:
         result = None if schema is None else self._schema(schema, "apply")
         return self._then(Apply(self._node, function, result, location=caller_location()))
 
-    def write(self, topic: str, key: str | Sequence[str] | None = None) -> None:
-        """Write the stream to a topic as JSON. `key` names the columns of the record's key (default: the stream's).
+    def write(self, to: str | Sink, key: str | Sequence[str] | None = None) -> None:
+        """Write the stream to a topic as JSON, or to a store of `hr.sinks`.
+
+        `key` names the columns of a record's key in the topic (default: the stream's); a store has its own. A store is
+        fed by a query of its own, from the topic that has the stream: what slows it down slows nothing else down.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
         >>> clicks.write("clicks-by-user", key="user")
+        >>> clicks.write(hr.sinks.files("lake/clicks"))
         """
+        if isinstance(to, Sink):
+            self._write_sink(to, key)
+            return
+        topic = to
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
         self._plan.add(Write(self._node, topic, keys, location=caller_location()))
 
@@ -304,6 +314,14 @@ class Stream:
         schema = self.schema
         columns = "?" if schema is None else ", ".join(f"{name}: {type or '?'}" for name, type in schema.items())
         return f"<Stream of {self._plan.name} after {type(self._node).__name__} ({columns})>"
+
+    def _write_sink(self, sink: Sink, key: object) -> None:
+        for problem in sink.problems:
+            self._report(problem)
+        if key is not None:
+            fix = f'pass it to the sink: hr.sinks.{sink.kind}(..., key="<column>").'
+            self._report(PipelineError(f".write(...) to a {sink.kind} sink takes no key of its own.", fix=fix))
+        self._plan.add(SinkWrite(self._node, sink, location=caller_location()))
 
     def _side(self, side: Side) -> Stream:
         return Stream(self._plan, self._plan.side_output(self._node, side, caller_location()))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.sink_plan import sink_topics
 from headrace.errors import HeadraceError, RunError, TopicNotFoundError, closest
 from headrace.pipeline import Pipeline
 from headrace.pipeline.durations import Duration, parse_duration
@@ -91,7 +92,8 @@ class Driver:
         state_partitions: int = 1,
     ) -> None:
         self.pipeline = pipeline
-        self._plans = plan_queries(pipeline)
+        self._plans = plan_queries(pipeline, sinks_from_topics=True)
+        self._sinks = sink_topics(pipeline)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._slots = state_partitions
         self._clock = _millis(start)
@@ -144,12 +146,13 @@ class Driver:
         self._control(None)
 
     def read(self, topic: str) -> list[dict[str, Any]]:
-        """The rows written to a topic since it was last read."""
+        """The rows written to a topic, or to a sink by its name, since it was last read. No store is written to."""
         return [record.row for record in self.records(topic)]
 
     def records(self, topic: str) -> list[Record]:
         """The records written to a topic since it was last read, with key and headers."""
         outputs = dict.fromkeys(name for query in self._queries for name in query.plan.output_topics)
+        topic = self._sinks.get(topic, topic)
         if topic not in outputs:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not write to `{topic}`.",
