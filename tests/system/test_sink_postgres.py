@@ -97,6 +97,28 @@ def test_the_database_goes_away_and_comes_back(
     assert "s3cret-pass" not in " ".join(e.message for e in told.events)
 
 
+def test_a_run_that_ends_while_its_database_is_away_goes_on_later(
+    engine: Engine, topic: Topic, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    source, name = topic("later", partitions=2), fresh("later")
+
+    def pipeline() -> hr.Pipeline:
+        declared = hr.Pipeline(name)
+        declared.read(source, schema="id INT, n INT").write(hr.sinks.postgres(postgres.url, name, every="50ms"))
+        return declared
+
+    produce(engine.bootstrap, source, orders(0, 10))
+    engine.replay(pipeline(), tmp_path)
+    postgres.kill()
+    produce(engine.bootstrap, source, orders(10, 20))
+    # It has run before, so it starts without its database, and waits.
+    with engine.live(pipeline(), Mode.MICROBATCH, tmp_path) as told:
+        told.until(lambda t: any(e.event == "paused" for e in t.events), "the sink to pause")
+    postgres.start()
+    engine.replay(pipeline(), tmp_path)
+    assert sorted(n for (n,) in postgres.query(f'SELECT n FROM "{name}"')) == list(range(20))
+
+
 def test_what_does_not_fit_is_said_before_anything_starts(
     engine: Engine, topic: Topic, postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from tests.system.running import Engine, fresh, wait_for
 from tests.system.sink_stores import Endpoint, Redis
 
 Topic = Callable[..., str]
+USERS = ("ann", "bob b/50%", "é=ü")
 SCHEMA = "id INT, user STRING, amount DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRING>"
 
 
@@ -46,12 +47,12 @@ def payments(start: int, stop: int) -> list[Sent]:
         Sent.row(
             {
                 "id": i,
-                "user": f"u{i % 3}",
+                "user": USERS[i % 3],
                 "amount": Decimal(f"{i}.50"),
                 "at": f"2024-01-01T10:{i // 60:02}:{i % 60:02}Z",
                 "tags": [f"t{i}"],
             },
-            key=f"u{i % 3}",
+            key=USERS[i % 3],
             partition=i % 3 % 2,
         )
         for i in range(start, stop)
@@ -90,12 +91,12 @@ def test_one_stream_into_every_kind_of_store_and_each_row_once_though_batches_re
     table = hr.sinks.delta.read(engine.spark, lake / "payments")
     assert sorted(row.id for row in table.collect()) == list(range(40))
     first = table.where("id = 7").collect()[0]
-    assert (first.user, first.amount, first.tags) == ("u1", Decimal("7.50"), ["t7"])
+    assert (first.user, first.amount, first.tags) == ("bob b/50%", Decimal("7.50"), ["t7"])
     assert sorted(row.id for row in hr.sinks.delta.read(engine.spark, lake / "payments", version=1).collect()) == [
         *range(30)
     ]
     latest = hr.sinks.delta.read(engine.spark, lake / "latest").orderBy("user").collect()
-    assert [(row.user, row.id) for row in latest] == [("u0", 39), ("u1", 37), ("u2", 38)]
+    assert [(row.user, row.id) for row in latest] == [("ann", 39), ("bob b/50%", 37), ("é=ü", 38)]
     stored = engine.spark.read.parquet(str(lake / "files"))
     assert sorted(row.id for row in stored.collect()) == list(range(40))
     assert sorted(row["id"] for row in redis.rows(name)) == list(range(40))
@@ -108,15 +109,15 @@ def test_a_table_is_widened_compacted_and_cleaned(
 ) -> None:
     source, path = topic("bronze", partitions=2), tmp_path / "bronze"
 
-    def run(name: str, schema: str, rows: list[Sent], **options: object) -> None:
-        pipeline = hr.Pipeline(fresh(name))
-        pipeline.read(source, schema=schema).write(hr.sinks.delta(path, **options))  # type: ignore[arg-type]
+    def run(schema: str, rows: list[Sent]) -> None:
+        pipeline = hr.Pipeline("widened")
+        pipeline.read(source, schema=schema).write(hr.sinks.delta(path))
         produce(engine.bootstrap, source, rows)
-        engine.replay(pipeline, tmp_path / name, max_rows=4)
+        engine.replay(pipeline, tmp_path / "checkpoint", max_rows=4)
 
-    run("narrow", "id INT", payments(0, 12))
+    run("id INT", payments(0, 12))
     before = len(list(path.glob("*.parquet")))
-    run("narrow", "id INT, amount DECIMAL(10,2)", payments(12, 14))
+    run("id INT, amount DECIMAL(10,2)", payments(12, 14))
     widened = hr.sinks.delta.read(engine.spark, path)
     assert widened.columns == ["id", "amount"]
     assert widened.where("amount is null").count() == 12

@@ -28,6 +28,7 @@ from headrace.sinks.protocol import TAKES_AWAY, Batch, Refuse, StoreSink, client
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PARTITION_TYPES = ("string", "date", "boolean", "tinyint", "smallint", "int", "bigint")
 _STAGING = "_headrace"
 """Within the table's folder; what begins with _ is no part of a Delta table."""
 
@@ -64,13 +65,7 @@ class DeltaSink(StoreSink):
         """Whether the folder can be written to, and the table, if it is there, has what the stream needs."""
         make_folder(Path(self.path), self.name)
         if columns is not None:
-            for name in self.partition_by:
-                if name not in columns:
-                    raise UnknownColumnError(
-                        f"the stream of sink `{self.name}` has no column `{name}` to partition by.",
-                        why=f"Its columns: {', '.join(columns.names)}",
-                        fix="name one of them in partition_by=...",
-                    )
+            self._check_partition_columns(columns)
         table = self._open()
         if table is not None and columns is not None:
             self._missing(table, [Column(name, "string") for name in columns.names])
@@ -81,6 +76,7 @@ class DeltaSink(StoreSink):
         deltalake = client("deltalake", "delta")
         make_folder(Path(self.path), self.name)
         wanted = [c for c in columns if not self._is_kind(c.name)]
+        self._check_partition_columns(Schema(columns))
         table = self._open()
         if table is None:
             schema = deltalake.Schema.from_json(delta_schema(wanted))
@@ -157,7 +153,7 @@ class DeltaSink(StoreSink):
             with file.open("rb+") as written:
                 os.fsync(written.fileno())
             yield {
-                "path": "/".join(quote(part) for part in file.relative_to(self.path).parts),
+                "path": file.relative_to(self.path).as_posix(),
                 "size": file.stat().st_size,
                 "partition_values": dict(zip(self.partition_by, values, strict=True)),
                 "modification_time": int(time.time() * 1000),
@@ -227,6 +223,22 @@ class DeltaSink(StoreSink):
                 fix="leave it out with .select(...), or leave out add_columns=False: the table is widened.",
             )
         return missing
+
+    def _check_partition_columns(self, columns: Schema) -> None:
+        for name in self.partition_by:
+            if name not in columns:
+                raise UnknownColumnError(
+                    f"the stream of sink `{self.name}` has no column `{name}` to partition by.",
+                    why=f"Its columns: {', '.join(columns.names)}",
+                    fix="name one of them in partition_by=...",
+                )
+            kind = columns[name]
+            if kind is not None and kind not in _PARTITION_TYPES:
+                raise SinkError(
+                    f"sink `{self.name}` can't be partitioned by `{name}`, which is a {kind}.",
+                    why="Each value becomes a folder: too many, and none that a reader could name.",
+                    fix=f'partition by a day, say: .with_column("day", F.to_date("{name}")).',
+                )
 
     def _check_partitions(self, table: Any) -> None:
         found = tuple(table.metadata().partition_columns)

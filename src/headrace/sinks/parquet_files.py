@@ -55,11 +55,17 @@ class FilesSink(StoreSink):
         """Make the folder."""
         make_folder(Path(self.path), self.name)
 
+    def begin(self, batch: Batch) -> bool:
+        """Always; what an attempt that failed left behind is removed."""
+        for left in Path(self.path).glob(f".{batch.writer}-*.tmp"):
+            left.unlink(missing_ok=True)
+        return True
+
     def write(
         self, batch: Batch, partition: int, rows: Iterator[pa.RecordBatch], refuse: Refuse
     ) -> dict[str, Any] | None:
         """One file."""
-        hidden = Path(self.path) / f".{uuid.uuid4().hex}.tmp"
+        hidden = Path(self.path) / f".{batch.writer}-{uuid.uuid4().hex}.tmp"
         written = write_parquet(hidden, rows, batch.names)
         if not written:
             return {}

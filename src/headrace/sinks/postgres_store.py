@@ -164,8 +164,8 @@ class PostgresSink(StoreSink):
                 why=self.mask(str(problem).strip()),
                 fix="start it, or correct the address, user and password in hr.sinks.postgres(...).",
             ) from None
-        # Both ways of writing times agree on UTC; a session's own zone must not move a timestamp without one.
-        connection.execute("SET TIME ZONE 'UTC'")
+        # A time without a zone means UTC here, whatever the server's own zone. Local: a pooled connection is as it was.
+        connection.execute("SET LOCAL TIME ZONE 'UTC'")
         return connection  # type: ignore[no-any-return]
 
     def _table_columns(self, connection: psycopg.Connection[Any]) -> dict[str, bool]:
