@@ -159,6 +159,19 @@ def test_what_an_endpoint_refuses_is_refused_and_what_it_fails_at_is_tried_again
     assert endpoint.ids(table) == [i for i in range(12) if i not in (3, 5)]
 
 
+def test_rows_for_an_endpoint_that_is_down_go_to_the_dead_letters_if_so_wished(stores: dict[str, Store]) -> None:
+    endpoint = stores["webhook"]
+    assert isinstance(endpoint, Endpoint)
+    sink = endpoint.sink(fresh("given-up"), when_down="dead_letter", budget="1s", concurrency=2)
+    endpoint.stop()
+    try:
+        played = play(sink, batch(0), ROWS)
+    finally:
+        endpoint.start()
+    assert sorted(id for id, _ in played.refused) == list(range(12))
+    assert all("does not answer" in reason for _, reason in played.refused)
+
+
 def test_rows_of_a_key_reach_an_endpoint_in_their_order(stores: dict[str, Store]) -> None:
     endpoint = stores["webhook"]
     assert isinstance(endpoint, Endpoint)

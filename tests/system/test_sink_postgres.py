@@ -157,7 +157,7 @@ def test_rows_that_the_table_refuses_are_dead_letters(
     assert [i for (i,) in postgres.query(f'SELECT id FROM "{name}" ORDER BY id')] == [
         i for i in range(900) if i not in (3, 700)
     ]
-    letters = engine.read(f"{name}.dead-letters")
+    letters = list({letter.id: letter for letter in engine.read(f"{name}.dead-letters")}.values())
     assert [r.value for r in letters] == [b'{"id": 3, "n": 2000}', b'{"id": 700, "n": 2000}', b'{"id": null, "n": 1}']
     assert "check constraint" in letters[0].reason
     assert "`id` is null" in letters[2].reason

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
@@ -45,8 +45,7 @@ class DeadLetterBox:
             return 0
         failures: list[str] = []
         producer = Producer(producer_config(self.bootstrap))
-        for letter in listed:
-            key, value = (letter.key, letter.value) if letter.known else self._original(letter)
+        for letter in self._whole(listed):
             headers = {
                 "headrace-id": f"{self.source}/{letter.partition}/{letter.offset}/{self.query}",
                 "headrace-reason": letter.reason,
@@ -56,8 +55,8 @@ class DeadLetterBox:
             }
             producer.produce(
                 self.topic,
-                key=key,
-                value=value,
+                key=letter.key,
+                value=letter.value,
                 headers={name: text.encode() for name, text in headers.items()},
                 on_delivery=lambda problem, _: failures.append(str(problem)) if problem is not None else None,
             )
@@ -67,15 +66,24 @@ class DeadLetterBox:
             raise RuntimeError(f"dead letters could not be written: {failures[0] if failures else 'no answer'}")
         return len(listed)
 
-    def _original(self, letter: DeadLetter) -> tuple[bytes | None, bytes | None]:
+    def _whole(self, letters: list[DeadLetter]) -> Iterator[DeadLetter]:
+        """The letters with key and value; those that are not known are read from the source."""
         from confluent_kafka import Consumer, TopicPartition
 
-        consumer = Consumer(consumer_config(self.bootstrap, "headrace-dead-letters"))
+        yield from (letter for letter in letters if letter.known)
+        unknown = [letter for letter in letters if not letter.known]
+        if not unknown:
+            return
+        # A letter is one record somewhere: what follows it need not be fetched.
+        small = {"queued.min.messages": 1, "fetch.message.max.bytes": 65536, "fetch.wait.max.ms": 50}
+        consumer = Consumer(consumer_config(self.bootstrap, "headrace-dead-letters", **small))
         try:
-            consumer.assign([TopicPartition(self.source, letter.partition, letter.offset)])
-            message = consumer.poll(_SECONDS)
-            if message is None or message.error() is not None or message.offset() != letter.offset:
-                raise RuntimeError(f"record {self.source}/{letter.partition}/{letter.offset} can't be read again")
-            return message.key(), message.value()
+            for letter in unknown:
+                consumer.assign([TopicPartition(self.source, letter.partition, letter.offset)])
+                message = consumer.poll(_SECONDS)
+                if message is None or message.error() is not None or message.offset() != letter.offset:
+                    place = f"{self.source}/{letter.partition}/{letter.offset}"
+                    raise RuntimeError(f"record {place} can't be read again, to be a dead letter")
+                yield replace(letter, key=message.key(), value=message.value(), known=True)
         finally:
             consumer.close()

@@ -21,11 +21,12 @@ from headrace.engine.plan import QueryPlan, Route
 from headrace.engine.progress import Listener, event
 from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import SinkPlan
-from headrace.engine.sink_task import RESULT, SinkTask
+from headrace.engine.sink_task import RESULT, SinkTask, in_words
 from headrace.errors import HeadraceError, SinkUnavailableError
 from headrace.pipeline.nodes import Read
 from headrace.pipeline.schema import Column, Schema
 from headrace.sinks.protocol import Batch, StoreSink
+from headrace.sinks.text import is_nested
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 Report = Callable[[str], None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_NESTED = ("array", "map", "struct", "variant")
 
 
 class _Stopped(Exception):
@@ -61,6 +61,8 @@ class SinkQueries:
         taken = {query.read for query in main if query.takes_side_rows}
         first = {plan.read or plan.topic: plan.name for plan in reversed(plans)}
         self._takers = {name for read, name in first.items() if read not in taken}
+        letters = [b.topic for query in main for b in query.branches if b.route is Route.DEAD_LETTER]
+        self._letters = tuple(letters[:1]) or (f"{pipeline}.dead-letters",)
         self._pipeline = pipeline
         self._bootstrap = bootstrap
         self._settings = settings
@@ -77,8 +79,8 @@ class SinkQueries:
 
     @property
     def dead_letters(self) -> tuple[str, ...]:
-        """The topic of the sinks' dead letters, if there are sinks."""
-        return (f"{self._pipeline}.dead-letters",) if self.plans else ()
+        """The topic of the sinks' dead letters, if there are sinks: the one that the pipeline's own go to."""
+        return self._letters if self.plans else ()
 
     def check(self, folder: Path) -> None:
         """Whether the stores answer and fit, before a JVM starts.
@@ -174,7 +176,7 @@ class SinkQueries:
         rows = rows.where(F.col(hidden.ROUTE).isin(Route.RESULT.value, Route.DEAD_LETTER.value))
         own = [name for name in rows.columns if not name.startswith("__hr_")]
         columns = tuple(Column(name, rows.schema[name].dataType.simpleString()) for name in own)
-        nested = [] if _store(plan).takes_nested else [c.name for c in columns if (c.type or "").startswith(_NESTED)]
+        nested = [] if _store(plan).takes_nested else [c.name for c in columns if is_nested(c)]
         values = [F.to_json(f"`{n}`").alias(n) if n in nested else F.col(f"`{n}`") for n in own]
         carried = (hidden.ID, hidden.PARTITION, hidden.OFFSET, hidden.INTAKE_REASON, hidden.RAW, hidden.RECORD_KEY)
         return rows.select(*values, *carried), columns
@@ -232,7 +234,7 @@ class _Feed:
         except Exception as problem:
             if self.stopping.is_set():
                 raise _Stopped(self.plan.name) from problem
-            raise _StoreFailure(self.store.mask(_first_lines(problem))) from problem
+            raise _StoreFailure(self.store.mask(in_words(problem))) from problem
 
     def _run(self, rows: DataFrame, batch: Batch) -> list[dict[str, Any]]:
         given = _latest(rows, self.store) if self.store.latest_only and self.store.key else rows
@@ -280,11 +282,7 @@ def _identity(folder: Path, plan: SinkPlan) -> str:
     file = folder / "writer"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{plan.name}.{uuid.uuid4().hex[:12]}")
+        fresh = file.with_suffix(".new")
+        fresh.write_text(f"{plan.name}.{uuid.uuid4().hex[:12]}")
+        fresh.replace(file)
     return file.read_text().strip()
-
-
-def _first_lines(problem: Exception) -> str:
-    what = getattr(problem, "what", None) or str(problem) or type(problem).__name__
-    why = getattr(problem, "why", None)
-    return " ".join(f"{what} {why or ''}".split())[:500]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.engine import hidden
 from headrace.engine.dead_letter_box import DeadLetter, DeadLetterBox
-from headrace.sinks.protocol import CARRIED, Batch, NeedsCare, StoreSink
+from headrace.errors import HeadraceError
+from headrace.sinks.protocol import CARRIED, Batch, NeedsCare, Refuse, StoreSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,43 +46,60 @@ class SinkTask:
         except NeedsCare as problem:
             result = {"needs_care": self.sink.mask(str(problem))}
         except Exception as problem:  # noqa: BLE001 - whatever a store's client raises, the batch is tried again
-            result = {"failed": self.sink.mask(_words(problem))}
+            result = {"failed": self.sink.mask(in_words(problem))}
         # What is left of the input must be read: Spark waits for it.
         for _ in batches:
             pass
         yield pa.RecordBatch.from_pydict({"result": [json.dumps(result)]})
 
     def _write(self, partition: int, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> dict[str, object]:
-        import pyarrow.compute as pc
-
-        letters = 0
-
-        def rows() -> Iterator[pa.RecordBatch]:
-            nonlocal letters
-            for batch in _chain(first, rest):
-                good, bad = _parted(batch)
-                letters += self.box.put(bad)
-                good = keyed(good)
-                if good.num_rows:
-                    yield good
-
-        def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
-            for name in self.sink.key:
-                empty = batch.column(batch.schema.get_field_index(name)).is_null()
-                if empty.true_count:
-                    refuse(batch.filter(empty), f"the key `{name}` of sink `{self.sink.name}` is null")
-                    batch = batch.filter(pc.invert(empty))
-            return batch
+        letters = _Letters(self.box)
 
         def refuse(refused: pa.RecordBatch, reason: str) -> None:
-            nonlocal letters
-            for start in range(0, refused.num_rows, _LETTERS_AT_A_TIME):
-                letters += self.box.put(_refused(refused.slice(start, _LETTERS_AT_A_TIME), reason))
+            letters.add(_refused(refused, reason))
 
-        incoming = rows()
-        written = self.sink.write(self.batch, partition, incoming, refuse)
-        # A store that skips a batch reads none of it; its dead letters were written with it.
-        return {"written": written, "partition": partition, "dead_letters": letters}
+        def rows() -> Iterator[pa.RecordBatch]:
+            for batch in _chain(first, rest):
+                good, bad = _parted(batch)
+                letters.add(bad)
+                good = self._keyed(good, refuse)
+                if good.num_rows:
+                    yield good
+            # Before the store commits: a batch that it has is never read again.
+            letters.flush()
+
+        written = self.sink.write(self.batch, partition, rows(), refuse)
+        letters.flush()
+        return {"written": written, "partition": partition, "dead_letters": letters.written}
+
+    def _keyed(self, batch: pa.RecordBatch, refuse: Refuse) -> pa.RecordBatch:
+        """The rows that have a key, if the sink needs one."""
+        import pyarrow.compute as pc
+
+        for name in self.sink.key:
+            empty = batch.column(batch.schema.get_field_index(name)).is_null()
+            if empty.true_count:
+                refuse(batch.filter(empty), f"the key `{name}` of sink `{self.sink.name}` is null")
+                batch = batch.filter(pc.invert(empty))
+        return batch
+
+
+@dataclass
+class _Letters:
+    """Dead letters on their way: some at a time, for each trip to the log costs connections."""
+
+    box: DeadLetterBox
+    waiting: list[DeadLetter] = field(default_factory=list)
+    written: int = 0
+
+    def add(self, letters: list[DeadLetter]) -> None:
+        self.waiting += letters
+        if len(self.waiting) >= _LETTERS_AT_A_TIME:
+            self.flush()
+
+    def flush(self) -> None:
+        self.written += self.box.put(self.waiting)
+        self.waiting = []
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -117,8 +135,9 @@ def _refused(rows: pa.RecordBatch, reason: str) -> list[DeadLetter]:
     return [DeadLetter(row[hidden.PARTITION], row[hidden.OFFSET], reason) for row in places]
 
 
-def _words(problem: Exception) -> str:
+def in_words(problem: Exception) -> str:
     """What went wrong, on one line."""
-    what = getattr(problem, "what", None) or str(problem) or type(problem).__name__
-    why = getattr(problem, "why", None)
-    return " ".join(f"{what} {why or ''}".split())[:500]
+    if isinstance(problem, HeadraceError):
+        fix = f"Fix: {problem.fix}" if problem.fix else ""
+        return " ".join(f"{problem.what} {problem.why or ''} {fix}".split())
+    return " ".join((str(problem) or type(problem).__name__).split())[:500]

@@ -145,7 +145,7 @@ class WebhookSink(StoreSink):
 
     def _deliver(self, connection: http.client.HTTPConnection, id: str, body: bytes, breaker: _Breaker) -> None:
         """Send one row until it is taken or refused, or its budget is spent."""
-        end = time.monotonic() + self.budget_ms / 1000
+        end = time.monotonic() + (0 if breaker.spent else self.budget_ms / 1000)
         wait = _FIRST_WAIT
         while True:
             problem = breaker.problem() or self._post(connection, id, body)
@@ -155,6 +155,7 @@ class WebhookSink(StoreSink):
             breaker.failed(problem)
             left = end - time.monotonic()
             if left <= 0:
+                breaker.spent = True
                 raise _Unreachable(problem)
             # Full jitter: clients that failed together do not come back together.
             time.sleep(min(left, random.uniform(0, wait)))
@@ -196,6 +197,8 @@ class _Breaker:
         self._failures = 0
         self._open_until = 0.0
         self._last = ""
+        self.spent = False
+        """Whether a row has waited for all of its budget in vain: then others need not, until one is taken."""
 
     def problem(self) -> str | None:
         """Why not to ask now; None if asking is allowed."""
@@ -215,3 +218,4 @@ class _Breaker:
         with self._lock:
             self._failures = 0
             self._open_until = 0.0
+            self.spent = False
