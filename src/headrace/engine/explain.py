@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.engine.plan import QueryPlan, Route, plan_queries
 from headrace.engine.settings import Mode, RunSettings
-from headrace.engine.sink_plan import SinkPlan, plan_sinks
+from headrace.engine.sink_explain import sink_dicts, sink_lines
 from headrace.pipeline import Pipeline
 from headrace.pipeline.draw import describe, draw
 from headrace.pipeline.durations import format_duration
@@ -53,7 +53,7 @@ def explain_dict(pipeline: Pipeline) -> dict[str, Any]:
             }
             for q in plan_queries(pipeline)
         ],
-        "sinks": [_sink_dict(plan) for plan in plan_sinks(pipeline)],
+        "sinks": sink_dicts(pipeline),
     }
 
 
@@ -64,51 +64,12 @@ def explain_text(pipeline: Pipeline) -> str:
     for query in queries:
         lines += _query(query)
         lines.append("")
-    for sink in plan_sinks(pipeline):
-        lines += _sink(sink)
-        lines.append("")
+    lines += sink_lines(pipeline)
     if not queries:
         return "\n".join(lines[:-1])
     for modes, (name, why, ask) in (("replay, microbatch", _EXACTLY), ("realtime", _AT_LEAST)):
         lines += [f"{name} ({modes})", f"  why: {why}", f"  reader: {ask}"]
     return "\n".join(lines)
-
-
-def _sink(plan: SinkPlan) -> list[str]:
-    lines = [f"sink query {plan.name}", f"  reads {plan.topic}, {_origin(plan)}; micro-batches in every mode"]
-    lines.append(f"  writes {plan.sink}" + (f" by {', '.join(plan.sink.key)}" if plan.sink.key else ""))
-    usual, realtime = plan.guarantee(realtime=False), plan.guarantee(realtime=True)
-    same = usual.name == realtime.name
-    lines.append(f"  {usual.name}" + ("" if same else f"; when the pipeline runs in real time {realtime.name}"))
-    lines += [f"    why: {usual.why}", f"    broken by: {usual.breaks}"]
-    if not same:
-        lines.append(f"    in real time: {realtime.why}")
-    lines.append("  if it is down: only this query pauses, tries again with back-off, and goes on where it stopped")
-    return lines
-
-
-def _origin(plan: SinkPlan) -> str:
-    if plan.read is not None:
-        return "the source"
-    return "an internal topic for it" if plan.internal else "which this pipeline writes"
-
-
-def _sink_dict(plan: SinkPlan) -> dict[str, Any]:
-    usual, realtime = plan.guarantee(realtime=False), plan.guarantee(realtime=True)
-    return {
-        "name": plan.name,
-        "reads": plan.topic,
-        "internal": plan.internal,
-        "sink": plan.sink.kind,
-        "target": plan.sink.target,
-        "key": list(plan.sink.key),
-        "guarantees": {
-            m.value: (realtime if m is Mode.REALTIME else usual).name
-            for m in (Mode.REPLAY, Mode.MICROBATCH, Mode.REALTIME)
-        },
-        "why": usual.why,
-        "breaks": usual.breaks,
-    }
 
 
 def _query(query: QueryPlan) -> list[str]:
