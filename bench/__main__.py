@@ -15,6 +15,7 @@ BENCHES = (
     "bench.contracts",
     "bench.delivery",
     "bench.poison",
+    "bench.sinks",
 )
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 from headrace import deferred as _deferred
+from headrace import sinks
 from headrace.functions import speed_kmh
 from headrace.pipeline import (
     Contract,
@@ -78,6 +79,7 @@ __all__ = [
     "perfect",
     "repeat",
     "session",
+    "sinks",
     "sliding",
     "speed_kmh",
     "tumbling",

@@ -36,6 +36,9 @@ HeadraceError
 │   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
 │   ├── UnsupportedModeError      the mode can't give what the pipeline or the run asks for
 │   └── QueryFailedError          Spark stopped the query
+├── SinkError                     a store that a pipeline writes to
+│   ├── SinkUnavailableError      it does not answer
+│   └── MissingExtraError         its client library is not installed
 └── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
 """
 
@@ -284,6 +287,18 @@ class UnsupportedModeError(RunError):
 
 class QueryFailedError(RunError):
     """Spark stopped the query."""
+
+
+class SinkError(HeadraceError):
+    """Something about a store that a pipeline writes to."""
+
+
+class SinkUnavailableError(SinkError):
+    """A store that does not answer."""
+
+
+class MissingExtraError(SinkError):
+    """A client library that is not installed."""
 
 
 class PipelineNotFoundError(HeadraceError):

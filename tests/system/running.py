@@ -42,7 +42,7 @@ class Told:
     def has_all(self, checkpoint: Path) -> bool:
         """Whether it has told of every batch that its checkpoint has last committed."""
         told = {(batch.query, batch.batch) for batch in self.batches}
-        for query in (checkpoint / "queries").iterdir():
+        for query in checkpoint.glob("queries/*"):
             last = max(int(file.name) for file in (query / "commits").iterdir() if file.name.isdigit())
             if (query.name, last) not in told:
                 return False

@@ -10,6 +10,7 @@ import headrace
 
 SOURCES = Path(headrace.__file__).parents[1]
 HEAVY = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "grpc", "confluent_kafka", "rich", "typer")
+CLIENTS = ("psycopg", "deltalake", "redis")
 
 
 def run(script: str) -> str:
@@ -50,12 +51,15 @@ counts.where("n > 5").write("busy-users")
 per_day = clicks.window("per-day", hr.tumbling("1d", time_zone="Europe/Berlin"), n="count(*)",
                         trigger=hr.after_watermark(early=hr.repeat(hr.when("n > 100")), late=hr.each()))
 per_day.write("clicks-per-day")
+per_day.write(hr.sinks.postgres("postgresql://localhost/shop", table="per_day", key=("user", "window_start")))
+clicks.write(hr.sinks.delta("lake/clicks"))
+counts.write(hr.sinks.redis("redis://localhost", key="user"))
 pipeline.check()
 draw(pipeline), describe(pipeline)
 print(*sys.modules)
 """
     loaded = run(script).split()
-    assert [name for name in loaded if name.split(".")[0] in HEAVY] == []
+    assert [name for name in loaded if name.split(".")[0] in (*HEAVY, *CLIENTS)] == []
 
 
 COLUMNS_WITHOUT_SESSION = """
@@ -114,10 +118,11 @@ print(F.udf(lambda x: x, LongType()).__module__, type(F.udf(lambda x: x, LongTyp
 def test_the_examples_in_the_docstrings_run() -> None:
     script = """
 import doctest, importlib, pkgutil
-import headrace.pipeline
-names = [f"headrace.pipeline.{found.name}" for found in pkgutil.iter_modules(headrace.pipeline.__path__)]
+import headrace.pipeline, headrace.sinks
+packages = (headrace.pipeline, headrace.sinks)
+names = [f"{p.__name__}.{found.name}" for p in packages for found in pkgutil.iter_modules(p.__path__)]
 total = 0
-for name in ["headrace", "headrace.deferred", "headrace.functions", *names]:
+for name in ["headrace", "headrace.deferred", "headrace.functions", "headrace.sinks", *names]:
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert not result.failed, name
     total += result.attempted

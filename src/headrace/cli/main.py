@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import broker, contracts, dead_letters, registry, topics
+from headrace.cli import broker, contracts, dead_letters, registry, tables, topics
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
@@ -33,6 +33,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(registry.app, name="registry")
 app.add_typer(contracts.app, name="contracts")
 app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(tables.app, name="tables")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

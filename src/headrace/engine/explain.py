@@ -10,6 +10,7 @@ from headrace.engine.contracts import Contracts
 from headrace.engine.delivery import Guarantee, guarantee_of, guarantee_words, stays_in_microbatch
 from headrace.engine.plan import Branch, QueryPlan, Route, plan_queries
 from headrace.engine.settings import Mode, RunSettings
+from headrace.engine.sink_explain import sink_dicts, sink_lines
 from headrace.pipeline import Pipeline
 from headrace.pipeline.draw import describe, draw
 from headrace.pipeline.durations import format_duration
@@ -34,6 +35,7 @@ def explain_dict(pipeline: Pipeline, registry: str | None = None) -> dict[str, A
             }
             for q in plan_queries(pipeline)
         ],
+        "sinks": sink_dicts(pipeline),
     }
 
 
@@ -45,6 +47,9 @@ def explain_text(pipeline: Pipeline, registry: str | None = None) -> str:
     for query in queries:
         lines += _query(query)
         lines.append("")
+    lines += sink_lines(pipeline)
+    if not queries:
+        return "\n".join(lines[:-1])
     for guarantee in _used(queries):
         lines += [
             f"{guarantee.name} ({guarantee.modes})",

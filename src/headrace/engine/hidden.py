@@ -29,5 +29,8 @@ WINDOW = "__hr_w_"
 ARRIVED = f"{WINDOW}arrived"
 """The latest record timestamp among the events of a window's result."""
 
+ID = "__hr_id"
+"""The id of a record that a sink reads."""
+
 META = "_headrace"
 """All of the above as one struct, as a function given to `.apply` sees them."""

@@ -19,6 +19,7 @@ from headrace.pipeline.watermarks import Adaptive
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     from headrace.engine.contracts import Contracts
 
@@ -29,6 +30,8 @@ class Lowered:
 
     records: DataFrame
     state_types: dict[str, str]
+    outputs: dict[str, StructType]
+    """By topic, the columns of what is written to it."""
 
 
 def lower(
@@ -36,6 +39,29 @@ def lower(
 ) -> Lowered:
     """From Kafka records (`source.read_records`) to Kafka records. `contracts` are needed if the query has any."""
     rows = to_rows(records, query, None if control is None else control.topic, contracts)
+    rows, stages, windowed = _steps(rows, query, control)
+    if not query.takes_quarantined:
+        # Another query of the same event time sends these on, if there are any.
+        rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
+    visible = [c for c in rows.columns if not c.startswith("__hr_")]
+    state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
+    if stages:
+        rows = _operator(rows, query, stages, windowed, control)
+    else:
+        rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
+    made, outputs = to_records(rows, query, visible, contracts)
+    return Lowered(made, state_types, outputs)
+
+
+def lower_rows(records: DataFrame, query: QueryPlan, contracts: Contracts | None = None) -> DataFrame:
+    """The rows of a query that keeps no state, as its steps leave them, with what travels with them."""
+    return _steps(to_rows(records, query, None, contracts), query, None)[0]
+
+
+def _steps(
+    rows: DataFrame, query: QueryPlan, control: Control | None
+) -> tuple[DataFrame, list[dict[str, Any]], dict[str, Column]]:
+    """The steps before and between those with state; of the latter, what the operator is to do."""
     windowed: dict[str, Column] = {}
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
@@ -69,16 +95,7 @@ def lower(
                 pass
             case _:
                 raise AssertionError(f"no step to lower: {step}")
-    if not query.takes_quarantined:
-        # Another query of the same event time sends these on, if there are any.
-        rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
-    visible = [c for c in rows.columns if not c.startswith("__hr_")]
-    state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
-    if stages:
-        rows = _operator(rows, query, stages, windowed, control)
-    else:
-        rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
-    return Lowered(to_records(rows, query, visible, contracts), state_types)
+    return rows, stages, windowed
 
 
 def _operator(

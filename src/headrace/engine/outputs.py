@@ -19,6 +19,7 @@ from headrace.pipeline.windows import WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
     from headrace.engine.contracts import Contracts
 
@@ -123,8 +124,8 @@ def counts_in_operator(query: QueryPlan) -> bool:
 
 def to_records(
     rows: DataFrame, query: QueryPlan, input_columns: list[str], contracts: Contracts | None = None
-) -> DataFrame:
-    """Records for the Kafka sink: topic, key, value, headers.
+) -> tuple[DataFrame, dict[str, StructType]]:
+    """Records for the Kafka sink (topic, key, value, headers), and by topic the columns of what is written to it.
 
     `input_columns` are the user's columns as they went into the operator, which is what side rows still have.
     """
@@ -152,7 +153,11 @@ def to_records(
     for i in range(max(len(branches) for branches in per_route.values())):
         cases = [branches[i] for branches in per_route.values() if i < len(branches)]
         slots.append([_choose([(condition, record[field]) for condition, record in cases]) for field in range(4)])
-    return doorway.expand(counted, slots)
+    outputs = {
+        branch.topic: counted.select(*(F.col(inner).alias(name) for name, inner in scope.columns.items())).schema
+        for branch, scope in scopes
+    }
+    return doorway.expand(counted, slots), outputs
 
 
 def _choose(cases: list[tuple[Column, Column]]) -> Column:

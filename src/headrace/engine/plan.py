@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from headrace.engine.sink_plan import internal_writes
 from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.columns import referenced_columns
@@ -126,8 +127,11 @@ class QueryPlan:
         return tuple(dict.fromkeys(b.topic for b in self.branches))
 
 
-def plan_queries(pipeline: Pipeline) -> tuple[QueryPlan, ...]:
-    """Check the pipeline and split it into queries.
+def plan_queries(pipeline: Pipeline, *, sinks_from_topics: bool = False) -> tuple[QueryPlan, ...]:
+    """Check the pipeline and split it into queries. Those that feed stores are in `sink_plan`.
+
+    With `sinks_from_topics` every stream into a store comes out as a topic, also one that its sink would read from the
+    source: where no store is at hand.
 
     >>> import headrace as hr
     >>> p = hr.Pipeline("clicks")
@@ -138,7 +142,7 @@ def plan_queries(pipeline: Pipeline) -> tuple[QueryPlan, ...]:
     pipeline.check()
     groups: dict[tuple[Read, Node | None], list[Write]] = {}
     side_writes: list[Write] = []
-    for write in pipeline.writes:
+    for write in (*pipeline.writes, *internal_writes(pipeline, always=sinks_from_topics)):
         side = _side(write)
         if side is not None:
             side_writes.append(write)

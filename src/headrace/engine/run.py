@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
 from headrace.engine.settings import OUTPUT_TOPIC, Mode, RunSettings
+from headrace.engine.sink_plan import plan_sinks
+from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.timekeeper import Timekeeper
 from headrace.errors import BrokerUnavailableError
 from headrace.log.topics import Topics
@@ -85,6 +88,16 @@ class Run:
             self.mode = Mode.MICROBATCH
             self._report(f"stays in micro-batch: {stays}")
         self._positions = PositionReport(bootstrap, self._report)
+        self._sinks = SinkQueries(
+            plan_sinks(self.pipeline),
+            self.plans,
+            pipeline.name,
+            bootstrap,
+            self._settings,
+            self._listener,
+            self._report,
+            self._contracts,
+        )
 
     @property
     def log_file(self) -> Path:
@@ -93,6 +106,7 @@ class Run:
 
     def start(self) -> None:
         """Check the log and the checkpoint, then start Spark and the queries."""
+        self._sinks.check(self._folder)
         partitions = self._prepare_topics()
         self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
         try:
@@ -102,12 +116,16 @@ class Run:
             slots = sum(
                 partitions[q.read.topic] + control[q.name] + (state_partitions if q.stateful else 0) for q in self.plans
             )
+            # So do the sinks' queries, whose tasks would else wait for slots that real time never gives back.
+            slots += sum(partitions.get(plan.topic, 1) for plan in self._sinks.plans)
             self._spark = self._given or self._open_session(slots, state_partitions)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
             self._spark_listener = spark_listener(lambda: self.phase.value, self._on_record, self._on_raw)
             self._spark.streams.addListener(self._spark_listener)
             with self._explained():
                 self._start_queries()
+                if self.mode is not Mode.REPLAY:
+                    self._sinks.start(self._spark, self._folder, ends=False)
         except BaseException:
             self.close()
             raise
@@ -119,6 +137,7 @@ class Run:
                 if not self._all_active():
                     self._close_timekeepers()
                     if self.mode is Mode.REPLAY:
+                        self._drain_sinks()
                         return
                     if self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH:
                         self._caught_up()
@@ -128,6 +147,7 @@ class Run:
     def stop(self) -> None:
         """Ask the run to end; safe from a signal handler and from any thread."""
         self._stopping.set()
+        self._sinks.let_go()
 
     def close(self) -> None:
         """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
@@ -136,6 +156,7 @@ class Run:
         if self._rehearsal is not None:
             self._rehearsal.close()
         with self._unless_jvm_ends():
+            self._sinks.stop()
             self._stop_queries()
         self._queries = []
         if self._spark is not None:
@@ -159,7 +180,7 @@ class Run:
 
     def _prepare_topics(self) -> dict[str, int]:
         topics = Topics(self._bootstrap)
-        sources = list(dict.fromkeys(q.read.topic for q in self.plans))
+        sources = list(dict.fromkeys((*(q.read.topic for q in self.plans), *self._sinks.sources)))
         topics.require(*sources)
         partitions = {name: len(topics.describe(name).partitions) for name in sources}
         for query in self.plans:
@@ -167,6 +188,7 @@ class Run:
             count = partitions[query.read.topic]
             for created in topics.ensure(*query.output_topics, partitions=count, config=OUTPUT_TOPIC):
                 self._report(f"created topic {created} ({count} partitions)")
+        topics.ensure(*self._sinks.dead_letters)
         return partitions
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
@@ -212,6 +234,7 @@ class Run:
         records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
         lowered = lower(records, plan, control, self._contracts)
         self._checkpoint.check_types(plan, lowered.state_types)
+        self._sinks.learn(lowered.outputs)
         self._streams.append(lowered.records)
         return self._write(lowered.records, plan)
 
@@ -309,6 +332,14 @@ class Run:
         elif self.phase is Mode.REALTIME:
             self._positions.on_progress(self.plans, progress)
 
+    def _drain_sinks(self) -> None:
+        """What was replayed is in its topics: let the sinks write it, and end."""
+        assert self._spark is not None
+        self._sinks.start(self._spark, self._folder, ends=True)
+        while self._sinks.active() and not self._stopping.is_set():
+            self._stopping.wait(_POLL_SECONDS)
+        self._raise_failure()
+
     def _all_active(self) -> bool:
         self._raise_failure()
         if self._ends():
@@ -336,6 +367,10 @@ class Run:
             if not self._stopping.wait(pause):
                 with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
                     self._queries[number] = (plan, self._start_query(plan))
+        stopped = self._sinks.failure()
+        if stopped is not None:
+            self._listener(event("failed", stopped[0], Mode.MICROBATCH, str(stopped[1])))
+            raise explain_failure(stopped[1], self.pipeline.name, self.log_file)
 
     def _caught_up(self) -> None:
         """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""
@@ -367,7 +402,8 @@ class Run:
         doorway.close_producers(self._spark, self._checkpoint.writer(plan))
 
     def _on_record(self, record: Record) -> None:
-        self._listener(record)
+        # A sink's query runs in micro-batches, whatever the pipeline's own do.
+        self._listener(replace(record, mode=Mode.MICROBATCH.value) if record.query in self._sinks.names else record)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -32,6 +32,7 @@ def read_records(
     max_rows: int | None,
     control_topic: str | None = None,
     intake: str | None = None,
+    **options: str,
 ) -> DataFrame:
     """The topic from its beginning (a checkpoint, once there is one, decides instead).
 
@@ -56,7 +57,17 @@ def read_records(
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
         )
-    return (reader if intake is None else reader.option("reader", intake)).load()
+    return (reader if intake is None else reader.option("reader", intake)).options(**options).load()
+
+
+def with_ids(records: DataFrame, *, from_headers: bool) -> DataFrame:
+    """Each record with its id: its place in the log, or what the `headrace-id` among its headers says."""
+    place = F.concat_ws("/", "topic", "partition", "offset")
+    if not from_headers:
+        return records.withColumn(hidden.ID, place)
+    headers = F.filter("headers", lambda header: header["key"] == "headrace-id")
+    told = F.get(headers, F.lit(0))["value"].cast("string")
+    return records.withColumn(hidden.ID, F.coalesce(told, place))
 
 
 def to_rows(
@@ -68,6 +79,7 @@ def to_rows(
     """
     control = F.lit(False) if control_topic is None else F.col(_CONTROL)
     claims = [] if control_topic is None else [hidden.CLAIM]
+    ids = [hidden.ID] if hidden.ID in records.columns else []
     schema = query.read.schema
     most = query.read.max_bytes
     small = F.col("value") if most is None else F.when(F.octet_length("value") <= most, F.col("value"))
@@ -79,6 +91,7 @@ def to_rows(
         F.col("offset").alias(hidden.OFFSET),
         F.unix_millis("timestamp").alias(hidden.TIMESTAMP),
         *([] if control_topic is None else _control_columns(control_topic)),
+        *ids,
     )
 
     def missing(names: Iterable[str]) -> list[Column]:
@@ -106,6 +119,7 @@ def to_rows(
         hidden.TIMESTAMP,
         control.alias(_CONTROL),
         *claims,
+        *ids,
     )
     route = F.when(F.col(_CONTROL), Route.CONTROL.value)
     dead = F.col(hidden.INTAKE_REASON).isNotNull()
@@ -121,6 +135,7 @@ def to_rows(
         F.when(dead, F.col(hidden.RAW)).alias(hidden.RAW),
         hidden.INTAKE_REASON,
         *claims,
+        *ids,
     )
 
 

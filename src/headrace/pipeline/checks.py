@@ -33,6 +33,7 @@ from headrace.pipeline.nodes import (
     Select,
     Side,
     SideOutput,
+    SinkWrite,
     Where,
     Window,
     WithColumn,
@@ -50,7 +51,13 @@ _SECOND_PIPELINE = "write to a topic and read it back in a second pipeline."
 
 def problems_of(plan: Plan) -> list[Problem]:
     """All that is wrong with a plan, in the order of the user's lines (files in the order of first use)."""
-    problems = [*plan.problems, *_check_names(plan), *_check_topics(plan), *check_deliveries(plan.all(Write))]
+    problems = [
+        *plan.problems,
+        *_check_names(plan),
+        *_check_topics(plan),
+        *_check_sinks(plan),
+        *check_deliveries(plan.all(Write)),
+    ]
     for node in plan.nodes:
         problems.extend(_check_order(node))
         problems.extend(check_columns(node))
@@ -101,7 +108,7 @@ def _check_topics(plan: Plan) -> Iterator[Problem]:
                 'use 1 to 249 letters, digits, ".", "_" and "-".',
             )
     writes = plan.all(Write)
-    if not writes:
+    if not writes and not plan.all(SinkWrite):
         why = "Without a .write(...) its results go nowhere."
         yield Problem(
             PipelineError, "the pipeline writes nothing.", plan.location, why, 'end a stream with .write("<topic>").'
@@ -117,6 +124,25 @@ def _check_topics(plan: Plan) -> Iterator[Problem]:
                 write.location,
                 "Every event would come round again, for ever.",
                 "write to another topic.",
+            )
+
+
+def _check_sinks(plan: Plan) -> Iterator[Problem]:
+    places: dict[str, list[Location]] = {}
+    for write in plan.all(SinkWrite):
+        if not _is_name(write.sink.name):
+            why = "It names the sink's query, and becomes part of topic and folder names."
+            yield _bad_name(f"sink name {write.sink.name!r}", why, write.location, " Pass it as name=...")
+        places.setdefault(write.sink.name, []).append(write.location)
+    for name, locations in places.items():
+        if len(locations) > 1:
+            yield Problem(
+                DuplicateStepError,
+                f"{len(locations)} sinks are called `{name}`.",
+                locations[1],
+                "A sink's name is the identity of its query: they would share one checkpoint. "
+                f"They are at {', '.join(str(location) for location in locations)}.",
+                "give each its own: hr.sinks...(..., name=...).",
             )
 
 
@@ -160,7 +186,7 @@ def _check_order(node: Node) -> Iterator[Problem]:
 def _check_after_side_output(node: Node, side: SideOutput) -> Iterator[Problem]:
     allowed: tuple[type[Node], ...] = (Write,)
     if side.side is not Side.DEAD_LETTERS:
-        allowed = (Write, Where, Select, WithColumn)
+        allowed = (Write, SinkWrite, Where, Select, WithColumn)
     if isinstance(node, Write) and node.contract is not None and side.side is Side.DEAD_LETTERS:
         yield Problem(
             UnsupportedStepError,

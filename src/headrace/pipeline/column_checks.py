@@ -17,6 +17,7 @@ from headrace.pipeline.nodes import (
     Read,
     Rolling,
     Select,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -55,6 +56,8 @@ def check_columns(node: Node) -> Iterator[Problem]:
         case Write():
             yield from _check_names(node, node.key or (), schema)
             yield from _check_contract(node, schema)
+        case SinkWrite():
+            yield from _check_names(node, node.sink.key, schema)
     for expression in _expressions(node):
         yield from _check_references(node, expression, schema)
     if isinstance(node, Stateful):

@@ -19,6 +19,7 @@ from headrace.pipeline.nodes import (
     Read,
     Rolling,
     Select,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -154,6 +155,9 @@ def _details(node: Node) -> dict[str, Any]:
                 "contract": _contract(node),
                 "delivery": node.delivery,
             }
+        case SinkWrite():
+            sink = node.sink
+            return {"sink": sink.kind, "name": sink.name, "target": sink.target, "key": list(sink.key)}
     return {}
 
 
@@ -237,6 +241,8 @@ def _summary(node: Node) -> str:
             key = "" if node.key is None else f", key {', '.join(node.key)}"
             delivery = "" if node.delivery is None else f", {node.delivery.replace('_', ' ')}"
             return node.topic + key + delivery + _under(node)
+        case SinkWrite():
+            return f"{node.sink}" + (f", key {', '.join(node.sink.key)}" if node.sink.key else "")
     return ""
 
 

@@ -10,17 +10,19 @@ from headrace.errors import Location
 
 UNKNOWN = Location("<unknown>", 0)
 
-_HERE = str(Path(__file__).parent) + os.sep
+_PACKAGE = Path(__file__).parents[1]
+# The folders whose functions users call to declare something.
+_OURS = tuple(str(_PACKAGE / folder) + os.sep for folder in ("pipeline", "sinks"))
 
 
 def caller_location() -> Location:
-    """The nearest line on the stack outside of this package; its path is relative if it is below the working folder.
+    """The nearest line on the stack that is the user's own; its path is relative if it is below the working folder.
 
     >>> str(caller_location())
     '<doctest headrace.pipeline.location.caller_location[0]>:1'
     """
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_code.co_filename.startswith(_OURS):
         if frame.f_back is None:
             return UNKNOWN
         frame = frame.f_back

@@ -14,6 +14,7 @@ from headrace.errors import Location
 from headrace.pipeline.contracts import Contract
 from headrace.pipeline.location import UNKNOWN
 from headrace.pipeline.schema import Schema
+from headrace.pipeline.sink import Sink
 from headrace.pipeline.trigger_nodes import Trigger
 from headrace.pipeline.watermarks import Watermark
 from headrace.pipeline.windows import ResultTime, Windowing
@@ -193,3 +194,11 @@ class Write(Node):
     contract: Contract | None = None
     delivery: str | None = None
     """A `Delivery` by its name; None for the default of the mode that runs."""
+
+
+@dataclass(frozen=True, eq=False)
+class SinkWrite(Node):
+    """A stream into a store, by a query of its own."""
+
+    input: Node
+    sink: Sink

@@ -9,7 +9,7 @@ from headrace.pipeline.arguments import Reading
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.contracts import Contract, as_contract
 from headrace.pipeline.location import caller_location
-from headrace.pipeline.nodes import Node, Read, Write
+from headrace.pipeline.nodes import Node, Read, SinkWrite, Write
 from headrace.pipeline.plan import Plan, Problem, Stateful
 from headrace.pipeline.schema import Schema, as_schema
 from headrace.pipeline.stream import Stream
@@ -122,8 +122,13 @@ class Pipeline:
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """What it writes."""
+        """What it writes to topics."""
         return self._plan.all(Write)
+
+    @property
+    def sink_writes(self) -> tuple[SinkWrite, ...]:
+        """What it writes to stores."""
+        return self._plan.all(SinkWrite)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name}: {len(self.reads)} reads, {len(self.writes)} writes>"

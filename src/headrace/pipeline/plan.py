@@ -20,6 +20,7 @@ from headrace.pipeline.nodes import (
     Select,
     Side,
     SideOutput,
+    SinkWrite,
     Window,
     WithColumn,
 )
@@ -140,6 +141,8 @@ def method_of(node: Node) -> str:
     """
     if isinstance(node, SideOutput):
         return str(node.side)
+    if isinstance(node, SinkWrite):
+        return "write"
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", type(node).__name__).lower()
 
 

@@ -24,6 +24,7 @@ from headrace.pipeline.nodes import (
     Rolling,
     Select,
     Side,
+    SinkWrite,
     Where,
     Window,
     WindowAggregate,
@@ -33,6 +34,7 @@ from headrace.pipeline.nodes import (
 from headrace.pipeline.plan import Plan, Problem, schema_of
 from headrace.pipeline.rolling import Aggregate, InvalidAggregate
 from headrace.pipeline.schema import Schema, as_schema
+from headrace.pipeline.sink import Sink
 from headrace.pipeline.triggers import Trigger, default_trigger, each
 from headrace.pipeline.watermarks import Bounded, Watermark
 from headrace.pipeline.windows import ResultTime, Windowing, WindowKind, at_end, tumbling
@@ -274,13 +276,16 @@ class Stream:
 
     def write(
         self,
-        topic: str,
+        to: str | Sink,
         key: str | Sequence[str] | None = None,
         *,
         contract: str | Contract | None = None,
         delivery: str | None = None,
     ) -> None:
-        """Write the stream to a topic as JSON. `key` names the columns of the record's key (default: the stream's).
+        """Write the stream to a topic as JSON, or to a store of `hr.sinks`.
+
+        `key` names the columns of a record's key in the topic (default: the stream's); a store has its own. A store is
+        fed by a query of its own, from the topic that has the stream: what slows it down slows nothing else down.
 
         With a `contract`, the name of a subject of the schema registry or `hr.contract(...)`, payloads are in
         Confluent's wire format, and the schema is registered when the pipeline starts; one that breaks the subject's
@@ -293,7 +298,12 @@ class Stream:
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
         >>> clicks.write("clicks-by-user", key="user", delivery="exactly_once")
         >>> clicks.write("clicks-avro", contract="clicks-avro-value")
+        >>> clicks.write(hr.sinks.files("lake/clicks"))
         """
+        if isinstance(to, Sink):
+            self._write_sink(to, {"key": key, "contract": contract, "delivery": delivery})
+            return
+        topic = to
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
         agreed = None
         if contract is not None:
@@ -330,6 +340,18 @@ class Stream:
         schema = self.schema
         columns = "?" if schema is None else ", ".join(f"{name}: {type or '?'}" for name, type in schema.items())
         return f"<Stream of {self._plan.name} after {type(self._node).__name__} ({columns})>"
+
+    def _write_sink(self, sink: Sink, options: dict[str, object]) -> None:
+        for problem in sink.problems:
+            self._report(problem)
+        for option in (name for name, value in options.items() if value is not None):
+            fix = (
+                f'pass it to the sink: hr.sinks.{sink.kind}(..., key="<column>").'
+                if option == "key"
+                else "leave it out."
+            )
+            self._report(PipelineError(f".write(...) to a {sink.kind} sink takes no {option} of its own.", fix=fix))
+        self._plan.add(SinkWrite(self._node, sink, location=caller_location()))
 
     def _side(self, side: Side) -> Stream:
         return Stream(self._plan, self._plan.side_output(self._node, side, caller_location()))

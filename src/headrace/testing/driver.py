@@ -16,6 +16,7 @@ from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.sink_plan import sink_topics
 from headrace.errors import HeadraceError, RunError, TopicNotFoundError, closest
 from headrace.pipeline import Pipeline
 from headrace.pipeline.durations import Duration, parse_duration
@@ -94,7 +95,8 @@ class Driver:
     ) -> None:
         # A test sends and reads rows, not bytes: under a contract too they are JSON here.
         self.pipeline = as_json(pipeline, registry)
-        self._plans = plan_queries(self.pipeline)
+        self._plans = plan_queries(self.pipeline, sinks_from_topics=True)
+        self._sinks = sink_topics(self.pipeline)
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
         self._slots = state_partitions
         self._clock = _millis(start)
@@ -147,12 +149,13 @@ class Driver:
         self._control(None)
 
     def read(self, topic: str) -> list[dict[str, Any]]:
-        """The rows written to a topic since it was last read."""
+        """The rows written to a topic, or to a sink by its name, since it was last read. No store is written to."""
         return [record.row for record in self.records(topic)]
 
     def records(self, topic: str) -> list[Record]:
         """The records written to a topic since it was last read, with key and headers."""
         outputs = dict.fromkeys(name for query in self._queries for name in query.plan.output_topics)
+        topic = self._sinks.get(topic, topic)
         if topic not in outputs:
             raise TopicNotFoundError(
                 f"pipeline `{self.pipeline.name}` does not write to `{topic}`.",
