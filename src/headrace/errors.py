@@ -9,6 +9,7 @@ HeadraceError
 │   ├── DuplicateStepError        two steps with one name: they would share one state
 │   ├── UnboundedStateError       a step that would keep state for ever
 │   ├── InvalidDurationError      "30 parsecs"
+│   ├── InvalidAlarmError         "lag is too big"
 │   ├── InvalidSchemaError        a DDL string or dataclass that is not a schema
 │   └── UnsupportedStepError      a combination this version does not lower
 ├── EnvironmentProblem            the machine, not the pipeline
@@ -26,6 +27,7 @@ HeadraceError
 │   ├── CheckpointMismatchError   the checkpoint belongs to another pipeline or another shape of this one
 │   ├── AlreadyRunningError       another process runs this pipeline on the same checkpoint
 │   └── QueryFailedError          Spark stopped the query
+├── DashboardError                the dashboard's own settings: its address, its token, its alarm file
 └── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
 """
 
@@ -168,6 +170,10 @@ class InvalidDurationError(PipelineError):
     """A duration that can't be read."""
 
 
+class InvalidAlarmError(PipelineError):
+    """An alarm that can't be read."""
+
+
 class InvalidSchemaError(PipelineError):
     """A schema that can't be read."""
 
@@ -234,6 +240,10 @@ class AlreadyRunningError(RunError):
 
 class QueryFailedError(RunError):
     """Spark stopped the query."""
+
+
+class DashboardError(HeadraceError):
+    """A dashboard that can't be started as asked."""
 
 
 class PipelineNotFoundError(HeadraceError):

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import broker, topics
+from headrace.cli.dashboard import dashboard
 from headrace.cli.demo import demo
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(run)
 app.command()(explain)
+app.command()(dashboard)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 

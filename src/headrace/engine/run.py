@@ -14,6 +14,7 @@ from headrace.engine.control import Control, control_topic, needs_claims, needs_
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.progress import Listener, Record, event, spark_listener
+from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.settings import KAFKA_PRODUCER, KAFKA_PRODUCER_REALTIME, Mode, RunSettings
 from headrace.engine.timekeeper import Timekeeper
 from headrace.log.topics import Topics
@@ -46,6 +47,7 @@ class Run:
         report: Report | None = None,
         verbose: bool = False,
         spark: SparkSession | None = None,
+        publish: bool = True,
     ) -> None:
         self.pipeline = pipeline
         self.mode = mode
@@ -65,6 +67,8 @@ class Run:
         self._checkpoint: Checkpoint | None = None
         self._timekeepers: dict[str, Timekeeper] = {}
         self.plans = plan_queries(pipeline)
+        self._publish = publish
+        self._publisher: Publisher | None = None
 
     @property
     def log_file(self) -> Path:
@@ -76,6 +80,7 @@ class Run:
         partitions = self._prepare_topics()
         self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
         try:
+            self._tell_the_log()
             state_partitions = self._checkpoint.state_partitions
             # Real-time mode runs all tasks of all queries at the same time.
             control = {q.name: state_partitions if needs_control(q) else 0 for q in self.plans}
@@ -124,6 +129,8 @@ class Run:
                 if self._given is None:
                     self._spark.stop()
             self._spark = None
+        if self._publisher is not None:
+            self._publisher.close()
         if self._checkpoint is not None:
             self._checkpoint.close()
             self._checkpoint = None
@@ -134,6 +141,36 @@ class Run:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _tell_the_log(self) -> None:
+        """From here on a dashboard sees this run."""
+        if not self._publish:
+            return
+        publisher = Publisher(
+            self._bootstrap,
+            self.pipeline,
+            self.plans,
+            mode=self.mode,
+            checkpoint=self._folder.resolve(),
+            heap=self._heap,
+        )
+        self._publisher = open_publisher(publisher, self._report)
+        if self._publisher is not None:
+            self._listener = self._publisher.beside(self._listener)
+
+    def _heap(self) -> tuple[int, int] | None:
+        """Used and most, in bytes, of the JVM; None while there is none."""
+        from py4j.protocol import Py4JError
+
+        spark = self._spark
+        if spark is None:
+            return None
+        try:
+            jvm: Any = spark._jvm
+            runtime = jvm.java.lang.Runtime.getRuntime()
+            return int(runtime.totalMemory() - runtime.freeMemory()), int(runtime.maxMemory())
+        except (Py4JError, OSError, AttributeError, TypeError):
+            return None  # it ends in this moment
 
     def _prepare_topics(self) -> dict[str, int]:
         topics = Topics(self._bootstrap)

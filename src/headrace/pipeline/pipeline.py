@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.errors import InvalidPipelineError, InvalidSchemaError
+from headrace.errors import InvalidAlarmError, InvalidPipelineError, InvalidSchemaError
+from headrace.pipeline.alarms import Alarm, parse_alarm
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.location import caller_location
 from headrace.pipeline.nodes import Node, Read, Write
@@ -24,6 +25,7 @@ class Pipeline:
 
     def __init__(self, name: str) -> None:
         self._plan = Plan(name, caller_location())
+        self._alarms: list[Alarm] = []
 
     @property
     def name(self) -> str:
@@ -45,6 +47,27 @@ class Pipeline:
             self._plan.report(Problem.of(problem, location, f'.read("{topic}"): '))
             columns = Schema(())
         return Stream(self._plan, self._plan.add(Read(topic, columns, location=location)))
+
+    def alarm(self, *conditions: str) -> None:
+        """Conditions on what is measured of a run, for the dashboard to watch beside its defaults.
+
+        >>> import headrace as hr
+        >>> pipeline = hr.Pipeline("demo")
+        >>> pipeline.alarm("p99 > 500ms for 1m", "no events for 2m")
+        >>> [alarm.metric for alarm in pipeline.alarms]
+        ['p99', 'idle_seconds']
+        """
+        location = caller_location()
+        for condition in conditions:
+            try:
+                self._alarms.append(parse_alarm(condition))
+            except InvalidAlarmError as problem:
+                self._plan.report(Problem.of(problem, location, ".alarm: "))
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The conditions that were declared with `alarm`."""
+        return tuple(self._alarms)
 
     def check(self) -> None:
         """Raise `InvalidPipelineError` with all that is wrong, in the order of the lines; no JVM is needed.
