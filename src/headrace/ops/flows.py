@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 
@@ -9,7 +10,7 @@ from headrace.ops.history import BRIEF, Series
 
 RATE_SECONDS = 5.0
 MINUTE_SECONDS = 60.0
-_KEPT_SECONDS = 900.0
+_MOST_LOOKS = 240
 
 
 class PartitionFlow:
@@ -19,8 +20,9 @@ class PartitionFlow:
 
     def __init__(self) -> None:
         self._first = 0.0
-        self._times: list[float] = []
-        self._ends: list[int] = []
+        # Arrays: there are thousands of partitions, and lists of numbers take four times as much.
+        self._times = array("d")
+        self._ends = array("q")
         self.lag = Series(BRIEF)
 
     @property
@@ -37,13 +39,11 @@ class PartitionFlow:
             self._first = now
         self._times.append(now)
         self._ends.append(end)
-        if len(self._times) > 400:
+        if len(self._times) > _MOST_LOOKS:
             # Every other one of the older half goes: recent times stay exact, the reach stays long.
-            keep = [i for i in range(len(self._times)) if i >= 200 or i % 2 == 0]
-            first = bisect_right(self._times, now - _KEPT_SECONDS)
-            keep = [i for i in keep if i >= first] or [len(self._times) - 1]
-            self._times = [self._times[i] for i in keep]
-            self._ends = [self._ends[i] for i in keep]
+            half = _MOST_LOOKS // 2
+            self._times = self._times[:half:2] + self._times[half:]
+            self._ends = self._ends[:half:2] + self._ends[half:]
 
     def per_second(self, now: float, seconds: float) -> float:
         """How fast it has grown in the last seconds, or since the first look if that is less."""
@@ -56,9 +56,9 @@ class PartitionFlow:
             return 0.0
         place = bisect_right(self._times, at)
         if place == 0:
-            return self._ends[0]
+            return float(self._ends[0])
         if place == len(self._times):
-            return self._ends[-1]
+            return float(self._ends[-1])
         before, after = self._times[place - 1], self._times[place]
         share = (at - before) / (after - before) if after > before else 1.0
         return self._ends[place - 1] + share * (self._ends[place] - self._ends[place - 1])

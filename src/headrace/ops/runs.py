@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from dataclasses import dataclass, field
@@ -92,12 +93,12 @@ class Runs:
         self.pipelines: dict[str, Pipeline] = {}
 
     def take(self, value: bytes | None, at: float) -> None:
-        """One record, and when the log got it (seconds)."""
-        try:
-            record = json.loads(value or b"")
-            name, run, event = str(record["pipeline"]), str(record["run"]), str(record["event"])
-        except (ValueError, KeyError, TypeError):
-            return
+        """One record, and when the log got it (seconds). What can't be read, or not as ours, is left out."""
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self._take(json.loads(value or b""), at)
+
+    def _take(self, record: dict[str, Any], at: float) -> None:
+        name, run, event = str(record["pipeline"]), str(record["run"]), str(record["event"])
         if name not in self.pipelines and len(self.pipelines) >= _MOST_PIPELINES:
             return
         pipeline = self.pipelines.setdefault(name, Pipeline(name))

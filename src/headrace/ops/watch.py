@@ -225,7 +225,10 @@ class Watch:
 
     def series(self, pipeline: str, metric: str) -> Series:
         """The history of a number."""
-        return self._series.setdefault((pipeline, metric), Series())
+        found = self._series.get((pipeline, metric))
+        if found is None:
+            found = self._series[pipeline, metric] = Series()
+        return found
 
     # What is told to others
 
@@ -255,6 +258,6 @@ class Watch:
 def _readable(value: bytes | None) -> object:
     if value is None:
         return None
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         return json.loads(value)
     return value[:500].decode("utf-8", "replace")
