@@ -19,8 +19,8 @@ from headrace.log.broker import default_bootstrap
 if TYPE_CHECKING:
     from headrace.ops.alarming import Alarms
 
-TOKEN = "HEADRACE_DASHBOARD_TOKEN"
-WEBHOOK = "HEADRACE_ALARM_WEBHOOK"
+TOKEN = "HEADRACE_TOKEN"
+WEBHOOK = "HEADRACE_WEBHOOK"
 
 AlarmsOption = Annotated[
     Path | None, typer.Option("--alarms", help="a YAML file of alarms; default: sensible ones for every pipeline")
@@ -37,7 +37,7 @@ def dashboard(
 ) -> None:
     """Show every pipeline of a cluster on a web page, live, until Ctrl-C.
 
-    The token is read from HEADRACE_DASHBOARD_TOKEN, and where alarms are posted to from HEADRACE_ALARM_WEBHOOK: an
+    The token is read from HEADRACE_TOKEN, and where alarms are posted to from HEADRACE_WEBHOOK: an
     argument would be seen in the list of processes.
     """
     if grafana:

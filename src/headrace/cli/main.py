@@ -12,9 +12,11 @@ import typer
 from headrace.cli import broker, topics
 from headrace.cli.dashboard import dashboard
 from headrace.cli.demo import demo
+from headrace.cli.doctor import doctor
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
 from headrace.cli.run import run
+from headrace.cli.top import top
 from headrace.errors import HeadraceError
 
 _VERBOSE = "--verbose"
@@ -30,6 +32,8 @@ app.command()(demo)
 app.command()(run)
 app.command()(explain)
 app.command()(dashboard)
+app.command()(top)
+app.command()(doctor)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 

@@ -39,6 +39,8 @@ class Query:
     last: dict[str, Any] = field(default_factory=dict)
     counted: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
     """Rows in and to the side outputs, of each batch of late."""
+    marks: deque[tuple[float, str, int]] = field(default_factory=lambda: deque(maxlen=30))
+    """When a batch ended, its watermark, and its rows."""
 
     def topics(self, *routes: str) -> list[str]:
         """The output topics of these routes."""
@@ -153,7 +155,7 @@ class Runs:
             if known is not None and known.source == made.source:
                 # Where it stood is the best that is known until it has told of a batch.
                 made.positions, made.last, made.mode = known.positions, known.last, known.mode
-                made.counted = known.counted
+                made.counted, made.marks = known.counted, known.marks
             pipeline.queries[made.name] = made
 
 
@@ -192,6 +194,7 @@ def _take_progress(pipeline: Pipeline, record: dict[str, Any], at: float) -> Non
     if isinstance(positions, dict):
         query.positions = {int(number): int(offset) for number, offset in positions.items()}
     query.last = {key: value for key, value in record.items() if key != "positions"}
+    query.marks.append((at, str(record.get("watermark") or ""), int(record.get("input_rows") or 0)))
     query.counted.append((at, {key: int(record.get(key) or 0) for key in ("input_rows", *SIDES)}))
     while query.counted and query.counted[0][0] < at - _WINDOW_SECONDS:
         query.counted.popleft()

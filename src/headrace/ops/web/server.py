@@ -55,7 +55,7 @@ class Address:
             raise DashboardError(
                 f"the dashboard does not listen on {self.host} without a token.",
                 why="Whoever reaches this address would see every pipeline, its topics and newest results.",
-                fix="set HEADRACE_DASHBOARD_TOKEN, or leave out --host to listen on this machine only",
+                fix="set HEADRACE_TOKEN, or leave out --host to listen on this machine only",
             )
 
 
