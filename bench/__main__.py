@@ -5,7 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHES = ("bench.latency", "bench.replay", "bench.window_population", "bench.windows", "bench.early_windows")
+BENCHES = (
+    "bench.latency",
+    "bench.replay",
+    "bench.window_population",
+    "bench.windows",
+    "bench.early_windows",
+    "bench.watching",
+)
 
 if __name__ == "__main__":
     for module in BENCHES:

@@ -30,6 +30,7 @@ from tests.system.browser import browser, open_tab
 from tests.system.processes import Headrace
 from tests.system.records import read_all
 from tests.system.running import Engine, fresh, wait_for
+from tests.unit.synthetic_feed import Synthetic
 
 ATTACK = "<img src=x onerror=document.title='attacked'>"
 
@@ -298,3 +299,29 @@ def test_top_prints_the_same_numbers(broker: EmbeddedBroker, clicks: Clicks, wat
     assert line["name"] == clicks.name
     assert line["values"]["lag_events"] == value(watch, clicks.name, "lag_events")
     assert line["values"]["state_rows"] == value(watch, clicks.name, "state_rows")
+
+
+def test_fifty_pipelines_with_five_thousand_partitions_are_all_there_and_moving() -> None:
+    feed = Synthetic(50, 100)
+    watch = Watch(feed, Alarms(["lag_events > 10_000"]), wall=feed.wall)
+    for _ in range(30):
+        watch.look()
+    with Dashboard(watch, Address(port=0)) as running, browser() as launched:
+        tab = open_tab(launched, f"{running.url}#/pipeline-31")
+        page = tab.page
+        page.get_by_role("heading", name="pipeline-31").wait_for()
+        assert page.locator("nav.pipelines a").count() == 50
+        assert page.locator("#partitions tbody tr").count() == 100
+        wait_for(lambda: page.locator("#partitions tbody tr").first.inner_text() != "", "its partitions")
+        before = page.locator("#topics tbody tr td").nth(4).inner_text()
+        page.get_by_role("link", name="pipeline-07").click()
+        page.get_by_role("heading", name="pipeline-07").wait_for()
+        wait_for(lambda: page.locator("#topics tbody tr td").nth(4).inner_text() != before, "the numbers to move")
+        feed.rate, before_rate = 5000, feed.rate
+        feed.stalled.add(12)
+        page.locator('nav.pipelines a.firing[data-name="pipeline-12"]').wait_for()
+        feed.stalled.clear()
+        page.locator('nav.pipelines a.ok[data-name="pipeline-12"]').wait_for()
+        feed.rate = before_rate
+        tab.picture("dashboard-fifty")
+        assert tab.problems == []

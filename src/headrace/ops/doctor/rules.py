@@ -128,7 +128,7 @@ def idle_consumers(e: Evidence) -> Iterator[Finding]:
             yield Finding(
                 e.pipeline.name,
                 "idle-consumers",
-                f"of the {group.members} members of group {group.name}, which reads {shared}, {group.idle} have no partition",
+                f"of the {group.members} members of group {group.name} on {shared}, {group.idle} have no partition",
                 "a partition goes to one member of a group: members beyond the number of partitions get nothing",
                 f"run at most {group.members - group.idle} members, or give the topic more partitions",
                 f"headrace topics describe {group.topics[0]} --bootstrap {e.bootstrap}",
