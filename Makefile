@@ -29,12 +29,11 @@ test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARG
 
 # The dashboard's tests open it in a real browser. Where this may install one, it does; elsewhere the tests fail and say how.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 || { \
-	  echo 'setup: installing chromium, for the tests of the dashboard' >&2; \
-	  sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
-	  { $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >&2 \
-	    || echo 'setup: could not install it; do it by hand: sudo apt-get install chromium' >&2; \
-	}
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	echo 'setup: installing chromium, for the tests of the dashboard' >&2; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
+	{ $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >&2 \
+	  || echo 'setup: it could not be installed; do it by hand: sudo apt-get install chromium' >&2
 
 check: $(READY) ## ruff, mypy --strict, import-linter
 	@failed=; for tool in 'ruff check' 'ruff format --check' 'mypy --strict' lint-imports; do \

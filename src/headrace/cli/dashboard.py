@@ -69,22 +69,27 @@ def dashboard(
 
 def load_alarms(file: Path | None, bootstrap: str) -> Alarms:
     """The alarms of a file or the defaults, told to the log, the terminal and the webhook."""
-    from headrace.ops.alarming import Alarms, read_alarms, to_topic, to_webhook
+    from headrace.ops.alarming import to_topic, to_webhook
 
-    if file is None:
-        alarms = Alarms()
-    else:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError as problem:
-            raise DashboardError(f"{file} can't be read.", why=str(problem.strerror), fix="check --alarms") from problem
-        alarms = read_alarms(text, str(file))
+    alarms = alarms_of(file)
     to_topic(alarms, bootstrap)
     webhook = os.environ.get(WEBHOOK)
     if webhook:
         to_webhook(alarms, webhook, _say)
     alarms.on_change(lambda c: _say(f"{c['at'][11:19]} {c['event']}: {c['pipeline']}: {c['alarm']} (now {c['shown']})"))
     return alarms
+
+
+def alarms_of(file: Path | None) -> Alarms:
+    """The alarms of a file, or the defaults."""
+    from headrace.ops.alarming import Alarms, read_alarms
+
+    if file is None:
+        return Alarms()
+    try:
+        return read_alarms(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DashboardError(f"{file} can't be read.", why=str(problem), fix="check --alarms") from problem
 
 
 def _say(message: str) -> None:

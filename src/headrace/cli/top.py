@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.dashboard import AlarmsOption
+from headrace.cli.dashboard import AlarmsOption, alarms_of
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.cli.run import Bootstrap
 from headrace.errors import BrokerUnavailableError, PipelineNotFoundError, closest
@@ -30,12 +30,10 @@ def top(
 
     Into a pipe, and with --output json, it prints a line for each pipeline every five seconds.
     """
-    from headrace.ops.alarming import Alarms, read_alarms
     from headrace.ops.watch import KafkaSource, Watch
 
     servers = bootstrap or default_bootstrap()
-    declared = Alarms() if alarms is None else read_alarms(alarms.read_text(encoding="utf-8"), str(alarms))
-    watch = Watch(KafkaSource(servers), declared)
+    watch = Watch(KafkaSource(servers), alarms_of(alarms))
     try:
         watch.look()  # a broker that is not there is an error here, and not an empty screen
         if pipeline is not None and pipeline not in watch.runs.pipelines:

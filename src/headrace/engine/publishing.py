@@ -37,6 +37,8 @@ TOPIC_CONFIG = {
     "segment.bytes": str(8 * 1024 * 1024),
     "message.timestamp.type": "LogAppendTime",
 }
+BROKERS_CHOICE = -1
+"""As many replicas as the cluster gives by default."""
 HEARTBEAT_SECONDS = 5.0
 ANNOUNCE_SECONDS = 600.0
 """The plan is told again this often: what retention removes comes back."""
@@ -74,7 +76,9 @@ class Publisher:
 
     def start(self) -> None:
         """Make sure of the topic, announce the run, begin to publish. Raises what Kafka says against it."""
-        Topics(self._bootstrap, timeout=15).create(TOPIC, partitions=1, config=TOPIC_CONFIG, exist_ok=True)
+        Topics(self._bootstrap, timeout=15).create(
+            TOPIC, partitions=1, replication=BROKERS_CHOICE, config=TOPIC_CONFIG, exist_ok=True
+        )
         self._producer = Producer(
             producer_config(
                 self._bootstrap, **{"queue.buffering.max.messages": 1000, "message.timeout.ms": 30_000, "linger.ms": 50}

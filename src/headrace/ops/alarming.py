@@ -15,6 +15,7 @@ from urllib.error import URLError
 
 from confluent_kafka import KafkaException, Producer
 
+from headrace.engine.publishing import BROKERS_CHOICE
 from headrace.errors import DashboardError, HeadraceError, InvalidAlarmError
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
@@ -166,7 +167,9 @@ def read_alarms(text: str, file: str) -> Alarms:
 
 def to_topic(alarms: Alarms, bootstrap: str) -> None:
     """Write every change to the topic `headrace.alarms`."""
-    Topics(bootstrap, timeout=15).create(TOPIC, partitions=1, config=TOPIC_CONFIG, exist_ok=True)
+    Topics(bootstrap, timeout=15).create(
+        TOPIC, partitions=1, replication=BROKERS_CHOICE, config=TOPIC_CONFIG, exist_ok=True
+    )
     producer = Producer(producer_config(bootstrap, **{"queue.buffering.max.messages": 1000}))
 
     def write(change: Change) -> None:

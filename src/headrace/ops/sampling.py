@@ -61,8 +61,15 @@ class Sampler:
         self._follow(ends)
         if not self._next:
             return []
+        found = self._take(self._per_look, 0.05)
+        if self._skip(ends):
+            # The very newest, now: how far a query has come must not lag behind the ends that are compared with it.
+            found += self._take(self._per_look, 0.15)
+        return found
+
+    def _take(self, most: int, timeout: float) -> list[Sampled]:
         try:
-            messages = self._consumer.consume(self._per_look, timeout=0.05)
+            messages = self._consumer.consume(most, timeout=timeout)
         except KafkaException:
             return []
         found = []
@@ -85,7 +92,6 @@ class Sampler:
                     _bytes_of(message.headers()),
                 )
             )
-        self._skip(ends)
         return found
 
     def density(self, topic: str) -> float:
@@ -110,7 +116,8 @@ class Sampler:
                 self._next[place] = max(0, wanted[place] - _FIRST)
             self._consumer.incremental_assign([TopicPartition(*place, self._next[place]) for place in new])
 
-    def _skip(self, ends: Offsets) -> None:
+    def _skip(self, ends: Offsets) -> bool:
+        skipped = False
         for (topic, number), position in self._next.items():
             end = ends[topic].get(number, position)
             if end - position > _FURTHEST or end < position - _FURTHEST:
@@ -120,6 +127,8 @@ class Sampler:
                 except KafkaException:
                     continue  # not fetching yet: the next look tries again
                 self._next[topic, number] = target
+                skipped = True
+        return skipped
 
     def _note_span(self, topic: str, offsets: int) -> None:
         span = self._spans.setdefault(topic, [0.0, 0.0])

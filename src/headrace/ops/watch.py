@@ -162,6 +162,8 @@ class Watch:
             except HeadraceError as problem:
                 # The cluster is gone; that is told, and asked again, until it is back.
                 self.problem = problem.what
+            except Exception as problem:  # noqa: BLE001 - whatever one look meets, the next one comes; the page shows it
+                self.problem = f"a look failed: {type(problem).__name__}: {problem}"[:300]
             for listener in self._listeners:
                 listener()
             self._stopping.wait(max(0.05, due - time.monotonic()))

@@ -41,7 +41,7 @@ export function partitions(place, detail) {
 
 export function topics(place, detail) {
   if (!fresh(place, detail.topics)) return;
-  table(place, [["topic"], ["role"], ["partitions", "n"], ["per s", "n"], ["records", "n"], ["lag", "n"]],
+  table(place, [["topic"], ["role"], ["partitions", "n"], ["per s", "n"], ["end", "n"], ["lag", "n"]],
     detail.topics.map((t) => ({ cells: [t.topic, t.role.replace("_", " "), String(t.partitions), rate(t.per_second), text(t.end, "events"), t.role === "source" ? text(t.lag_events, "events") : ""] })), "No topics yet.");
 }
 
