@@ -58,6 +58,9 @@ class Synthetic:
     def density(self, topic: str) -> float:
         return 1.0
 
+    def stamps(self, places: list[tuple[str, int, int]]) -> dict[tuple[str, int, int], float]:
+        return dict.fromkeys(places, self.now - 3600)
+
     def close(self) -> None:
         pass
 

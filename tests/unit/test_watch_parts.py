@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
+import pkgutil
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+import headrace.ops
 from headrace.metrics import METRICS
 from headrace.ops.flows import PartitionFlow, TopicFlow
 from headrace.ops.history import Series
@@ -207,6 +211,19 @@ def test_lag_is_the_end_less_the_position_and_how_long_the_next_record_waits() -
     assert values["events_in"] == pytest.approx(10.0)
 
 
+def test_a_record_that_was_there_before_the_first_look_waits_since_its_timestamp_or_that_look() -> None:
+    runs = Runs()
+    runs.take(announced(), 0)
+    runs.take(told("progress", positions={"in": {"0": 100}}), 99)
+    flow = TopicFlow()
+    for second in range(90, 100):
+        flow.note(float(second), {0: 500}, density=1.0)
+    (behind,) = lags(runs.pipelines["clicks"], {"in": flow}, 99.0)
+    assert (behind.lag, behind.seconds) == (400, 9.0)
+    (behind,) = lags(runs.pipelines["clicks"], {"in": flow}, 99.0, {("in", 0, 100): 20.0})
+    assert behind.seconds == 79.0
+
+
 def test_batches_of_more_than_a_minute_ago_are_no_rate_any_more() -> None:
     runs = Runs()
     runs.take(announced(), 0)
@@ -223,3 +240,13 @@ def test_real_time_moves_on_between_batches_by_what_comes_out() -> None:
     query.read_up_to(0, 150)
     query.read_up_to(0, 120)
     assert query.positions == {0: 151}
+
+
+def test_the_examples_in_the_docstrings_run() -> None:
+    found = [f.name for f in pkgutil.walk_packages(headrace.ops.__path__, "headrace.ops.")]
+    attempted = 0
+    for name in ["headrace.metrics", *found]:
+        result = doctest.testmod(importlib.import_module(name))
+        assert not result.failed, name
+        attempted += result.attempted
+    assert attempted > 15

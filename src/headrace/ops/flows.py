@@ -30,6 +30,11 @@ class PartitionFlow:
         """The offset that the next record gets."""
         return self._ends[-1] if self._ends else 0
 
+    @property
+    def first(self) -> float:
+        """When it was first looked at."""
+        return self._first
+
     def note(self, now: float, end: int) -> None:
         """The end at a time. Looks at which nothing had changed are kept as first and last only."""
         if len(self._ends) >= 2 and self._ends[-1] == end == self._ends[-2]:

@@ -43,8 +43,18 @@ class Measured:
     keys: HotKeys = field(default_factory=HotKeys)
 
 
-def lags(pipeline: Pipeline, flows: Mapping[str, TopicFlow], now: float) -> list[PartitionLag]:
-    """How far each query is behind, partition by partition."""
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+
+def lags(
+    pipeline: Pipeline, flows: Mapping[str, TopicFlow], now: float, stamps: Mapping[Place, float] | None = None
+) -> list[PartitionLag]:
+    """How far each query is behind, partition by partition.
+
+    A record that was there before the first look has waited since its own timestamp, if that is known (`stamps`),
+    and since the first look at least.
+    """
     found = []
     for query in pipeline.queries.values():
         flow = flows.get(query.source)
@@ -56,7 +66,10 @@ def lags(pipeline: Pipeline, flows: Mapping[str, TopicFlow], now: float) -> list
             seconds: float | None = None
             if position is not None:
                 came = partition.reached(position) if lag else now
-                seconds = None if came is None else max(0.0, now - came)
+                if came is None:
+                    stamp = (stamps or {}).get((query.source, number, position), partition.first)
+                    came = min(stamp, partition.first)
+                seconds = max(0.0, now - came)
             found.append(
                 PartitionLag(
                     query.source,

@@ -6,7 +6,8 @@ records a second give latencies, how far a query has read, and which keys are ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -20,6 +21,7 @@ _FIRST = 25
 _FURTHEST = 400
 """A partition that is more records behind than this is skipped to its newest ones."""
 _LONGEST_VALUE = 4096
+_PEEK_SECONDS = 0.5
 
 
 class Sampled(NamedTuple):
@@ -138,6 +140,38 @@ class Sampler:
         if span[0] > 2000:  # recent ones weigh more
             span[0] /= 2
             span[1] /= 2
+
+
+class Peek:
+    """Reads single records, to know since when they have been there. A few at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(consumer_config(bootstrap, "headrace-watch", **{"fetch.message.max.bytes": 65536}))
+
+    def stamps(self, places: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int, int], float]:
+        """The timestamps (seconds) of the records at these places, as far as they answer at once."""
+        wanted = {(topic, number): offset for topic, number, offset in places}
+        found: dict[tuple[str, int, int], float] = {}
+        if not wanted:
+            return found
+        try:
+            self._consumer.assign([TopicPartition(*place, offset) for place, offset in wanted.items()])
+            deadline = time.monotonic() + _PEEK_SECONDS
+            while wanted and time.monotonic() < deadline:
+                message = self._consumer.poll(0.1)
+                if message is None or message.error() is not None:
+                    continue
+                place = (message.topic() or "", message.partition() or 0)
+                if place in wanted:
+                    found[*place, wanted.pop(place)] = message.timestamp()[1] / 1000
+            self._consumer.unassign()
+        except KafkaException:
+            pass  # the first look is the answer then
+        return found
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
 
 
 class Origin(NamedTuple):

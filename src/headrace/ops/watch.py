@@ -17,13 +17,15 @@ from headrace.ops.alarming import Alarms
 from headrace.ops.cluster import Cluster, Offsets
 from headrace.ops.flows import TopicFlow
 from headrace.ops.history import Series
-from headrace.ops.measuring import Measured, PartitionLag, Values, lags, measure
+from headrace.ops.measuring import Measured, PartitionLag, Place, Values, lags, measure
 from headrace.ops.runs import Feed, Pipeline, Runs
-from headrace.ops.sampling import Sampled, Sampler, origin
+from headrace.ops.sampling import Peek, Sampled, Sampler, origin
 from headrace.ops.snapshot import detail_of, summary_of
 
 INTERVAL_SECONDS = 1.0
 _NEWEST_RESULTS = 20
+_MOST_PEEKS = 8
+"""Records that are read in one look, to know since when they wait: only those that were there before the first look."""
 _FADE = 0.98
 """Of hot keys, each second: what was frequent a minute ago counts a third."""
 
@@ -40,6 +42,9 @@ class Source(Protocol):
     def density(self, topic: str) -> float:
         """Records per offset of a topic."""
 
+    def stamps(self, places: list[Place]) -> dict[Place, float]:
+        """The timestamps of some records."""
+
     def close(self) -> None:
         """Let go."""
 
@@ -50,6 +55,7 @@ class KafkaSource:
     def __init__(self, bootstrap: str) -> None:
         self._cluster = Cluster(bootstrap)
         self._sampler = Sampler(bootstrap)
+        self._peek = Peek(bootstrap)
         self._feed: Feed | None = None
         self._bootstrap = bootstrap
 
@@ -72,9 +78,14 @@ class KafkaSource:
         """Records per offset of a topic."""
         return self._sampler.density(topic)
 
+    def stamps(self, places: list[Place]) -> dict[Place, float]:
+        """The timestamps of some records, read one by one."""
+        return self._peek.stamps(places)
+
     def close(self) -> None:
-        """Let go of both connections."""
+        """Let go of all connections."""
         self._sampler.close()
+        self._peek.close()
         if self._feed is not None:
             self._feed.close()
 
@@ -101,6 +112,8 @@ class Watch:
         self.looks = 0
         self.took_ms = 0.0
         self._seeing_since = 0.0
+        self._unseen: list[Place] = []
+        self._stamps: dict[Place, float] = {}
         self._measured: dict[str, Measured] = {}
         self._series: dict[tuple[str, str], Series] = {}
         self._results: dict[str, deque[dict[str, Any]]] = {}
@@ -138,6 +151,10 @@ class Watch:
         began = time.perf_counter()
         ends = self._source.ends(self.runs)
         sampled = self._source.sample(ends)
+        self._stamps |= self._source.stamps(
+            [place for place in self._unseen if place not in self._stamps][:_MOST_PEEKS]
+        )
+        self._stamps = {place: self._stamps[place] for place in self._unseen if place in self._stamps}
         now = self._wall()
         with self._lock:
             if self.problem is not None:
@@ -148,6 +165,7 @@ class Watch:
             for topic in [t for t in self.flows if t not in ends]:
                 del self.flows[topic]
             self._take_samples(sampled, now)
+            self._unseen = []
             for pipeline in self.runs.pipelines.values():
                 self._measure(pipeline, now)
             self.problem = None
@@ -213,7 +231,14 @@ class Watch:
         )
 
     def _measure(self, pipeline: Pipeline, now: float) -> None:
-        behind = lags(pipeline, self.flows, now)
+        behind = lags(pipeline, self.flows, now, self._stamps)
+        self._unseen += [
+            (b.topic, b.partition, b.position)
+            for b in behind
+            if b.lag
+            and b.position is not None
+            and self.flows[b.topic].partitions[b.partition].reached(b.position) is None
+        ]
         values = measure(pipeline, self.flows, behind, self._of(pipeline), now)
         self.behind[pipeline.name], self.values[pipeline.name] = behind, values
         for name in METRICS:
