@@ -12,28 +12,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from uuid import uuid4
-
-from pyspark.sql import SparkSession
 
 from bench.harness import broker, emit, load_transactions, median, note, seconds, session
-from examples.fraud import fraud
-from headrace.engine.run import Run
-from headrace.engine.settings import Mode, RunSettings
-
-
-def job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int, *, watched: bool) -> None:
-    with Run(
-        fraud,
-        bootstrap=bootstrap,
-        mode=Mode.REPLAY,
-        checkpoint=folder / f"fraud-{uuid4().hex}",
-        settings=RunSettings(max_rows_per_batch=max_rows),
-        spark=spark,
-        publish=watched,
-    ) as run:
-        run.wait()
+from bench.replay import fraud_job
 
 
 @contextmanager
@@ -111,9 +92,9 @@ def main() -> None:
         spark = session(folder)
         alone, watched = [], []
         for round_ in range(arguments.rounds + 1):
-            a = seconds(lambda: job(spark, bootstrap, folder, arguments.max_rows, watched=False))
+            a = seconds(lambda: fraud_job(spark, bootstrap, folder, arguments.max_rows, publish=False))
             with dashboard(bootstrap):
-                w = seconds(lambda: job(spark, bootstrap, folder, arguments.max_rows, watched=True))
+                w = seconds(lambda: fraud_job(spark, bootstrap, folder, arguments.max_rows))
             note(f"round {round_}: alone {arguments.rows / a:,.0f}/s, watched {arguments.rows / w:,.0f}/s")
             if round_ > 0:
                 alone.append(arguments.rows / a)

@@ -132,7 +132,7 @@ _LIST = (
     Metric(
         "watermark_seconds",
         Unit.SECONDS,
-        "watermark behind",
+        "watermark age",
         "How far the watermark is behind the clock on the wall.",
     ),
     Metric("late_rate", Unit.SHARE, "late", "Share of the events of the last minute that came too late."),
