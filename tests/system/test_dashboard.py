@@ -32,6 +32,7 @@ from tests.system.records import read_all
 from tests.system.running import Engine, fresh, wait_for
 from tests.unit.synthetic_feed import Synthetic
 
+ALARM = "lag_events > 1500 for 1s"
 ATTACK = "<img src=x onerror=document.title='attacked'>"
 
 
@@ -43,13 +44,14 @@ class Clicks:
         self.results, self.late = topic("counts", partitions=1), topic("clicks-late", partitions=1)
         self.name = fresh("clicks")
         self.sent = 0
+        self.log: list[tuple[float, int]] = []
         self._producer = Producer(producer_config(bootstrap, **{"linger.ms": 0}))
         self.pipeline = hr.Pipeline(self.name)
         clicks = self.pipeline.read(self.source, schema="user STRING NOT NULL, at TIMESTAMP NOT NULL")
         counts = clicks.event_time("at", out_of_order="1s").key_by("user").rolling("counts", n=hr.last("1m").count())
         counts.write(self.results)
         counts.late.write(self.late)
-        self.pipeline.alarm("lag_events > 300 for 1s")
+        self.pipeline.alarm(ALARM)
 
     def send(self, count: int = 1, *, user: str | None = None, age: float = 0.0, raw: bytes | None = None) -> None:
         for _ in range(count):
@@ -59,6 +61,11 @@ class Clicks:
             self._producer.produce(self.source, value, name.encode())
             self.sent += 1
         self._producer.flush()
+
+    def rate(self, at: float, seconds: float = 5.0) -> float:
+        """What it sent per second, in the seconds before a time."""
+        sent = [max((n for t, n in self.log if t <= moment), default=0) for moment in (at - seconds, at)]
+        return (sent[1] - sent[0]) / seconds
 
     @contextmanager
     def traffic(self, per_second: int) -> Iterator[None]:
@@ -71,6 +78,7 @@ class Clicks:
                 due = int((time.monotonic() - began) * per_second)
                 self.send(due - sent)
                 sent = due
+                self.log.append((time.time(), self.sent))
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -117,31 +125,28 @@ def firing(watch: Watch, pipeline: str) -> list[str]:
 def test_the_numbers_agree_with_the_generator(
     engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path
 ) -> None:
-    clicks.send(50)
+    clicks.send(1)
     with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint) as told:
-        told.until(lambda t: sum(b.input_rows for b in t.batches) >= 50, "the first events")
-        wait_for(lambda: clicks.source in watch.flows, "the watch to see the topic")
-        flow = watch.flows[clicks.source]
-        began, counted, before = time.time(), flow.counted, clicks.sent
+        told.until(lambda t: sum(b.input_rows for b in t.batches) >= 1, "the first event")
+        wait_for(lambda: {clicks.source, clicks.results} <= set(watch.flows), "the watch to see the topics")
+        flow, out = watch.flows[clicks.source], watch.flows[clicks.results]
+        counted, written, before = flow.counted, out.counted, clicks.sent
         with clicks.traffic(150):
-            time.sleep(12)  # it is the traffic itself that takes this time
-        sent, took = clicks.sent - before, time.time() - began
+            time.sleep(14)  # it is the traffic itself that takes this time
+            points = watch.history(clicks.name, ["events_in"], 8)["events_in"]
+        sent = clicks.sent - before
         wait_for(lambda: flow.counted - counted >= sent, "all that was sent to be counted")
         assert flow.counted - counted == sent  # to the last one
-        rates = [rate for _, rate in watch.history(clicks.name, ["events_in"], took - 6)["events_in"]]
-        assert statistics.mean(rates) == pytest.approx(sent / took, rel=0.02)
-
-        wait_for(lambda: value(watch, clicks.name, "lag_events") == 0, "everything to be read")
-        results = [
-            r
-            for r in read_all(engine.bootstrap, clicks.results)
-            if r.timestamp_ms >= (time.time() - 25) * 1000  # what the watch has in its window
-        ]
+        assert len(points) >= 4
+        generator = statistics.mean(clicks.rate(at + 0.5) for at, _ in points)
+        assert statistics.mean(rate for _, rate in points) == pytest.approx(generator, rel=0.02)
+        # The ends of transactions are no records.
+        wait_for(lambda: abs(out.counted - written - sent) <= 0.02 * sent, "all results to be counted")
+        assert out.end > sent
+        results = read_all(engine.bootstrap, clicks.results)
         exact = sorted(r.timestamp_ms - int(r.headers["headrace-source-timestamp"]) for r in results)
-        seen = value(watch, clicks.name, "p50")
-        assert seen == pytest.approx(exact[len(exact) // 2], rel=0.05)
-        out = watch.flows[clicks.results]
-        assert out.counted == pytest.approx(sent, rel=0.02)  # the ends of transactions are not records
+        for name, share in (("p50", 0.5), ("p95", 0.95)):
+            assert value(watch, clicks.name, name) == pytest.approx(exact[int(share * len(exact))], rel=0.02)
 
 
 def test_lag_is_what_kafka_says(engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path) -> None:
@@ -180,8 +185,13 @@ def test_an_alarm_fires_on_a_forced_lag_in_the_browser_and_clears(
         with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint), clicks.traffic(60):
             page.locator(".pill.running").wait_for()
             shown = page.locator('[data-tile="throughput"] .big')
-            seen = set[str]()
-            wait_for(lambda: (seen.add(shown.inner_text()), len(seen) >= 3)[1], "the numbers to move")  # type: ignore[func-returns-value]
+            seen = {shown.inner_text()}
+
+            def moved() -> bool:
+                seen.add(shown.inner_text())
+                return len(seen) >= 3
+
+            wait_for(moved, "the numbers to move")
             # Late events flow to their topic, and the graph shows it.
             edge = page.locator(f'[data-edge$=">topic:{clicks.late}"]')
 
@@ -192,12 +202,12 @@ def test_an_alarm_fires_on_a_forced_lag_in_the_browser_and_clears(
             wait_for(late_flows, "late events on the graph")
             assert "firing" not in (lag.get_attribute("class") or "")
             tab.picture("dashboard-1440")
-        clicks.send(500)
+        clicks.send(2500)
         page.locator('[data-tile="lag"].firing').wait_for(timeout=60_000)
         assert "firing" in lag.inner_text()
         assert page.locator("#alarm-count.firing").is_visible()
         assert page.locator("#news").inner_text().startswith(clicks.name)
-        assert firing(watch, clicks.name) == ["lag_events > 300 for 1s"]
+        assert firing(watch, clicks.name) == [ALARM]
         tab.picture("dashboard-firing")
         with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint):
             page.locator('[data-tile="lag"].ok').wait_for(timeout=90_000)
@@ -272,7 +282,7 @@ def test_what_a_run_publishes_is_bounded_and_tells_no_secret(engine: Engine, cli
     assert engine.bootstrap not in json.dumps(mine)
     # A batch may take a few milliseconds; a second has one record of it all the same.
     per_second = [t["at"][:19] for t in mine if t["event"] == "progress"]
-    assert max(per_second.count(second) for second in set(per_second)) <= 2
+    assert max(per_second.count(second) for second in set(per_second)) <= 3
 
 
 def test_the_command_serves_and_ends_cleanly(broker: EmbeddedBroker, clicks: Clicks, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -69,6 +70,7 @@ class Publisher:
         self._heap = heap
         self._heaps: deque[int] = deque(maxlen=_HEAP_SAMPLES)
         self._pending: dict[str, Progress] = {}
+        self._told: dict[str, float] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._producer: Producer | None = None
@@ -102,6 +104,9 @@ class Publisher:
             with self._lock:
                 before = self._pending.get(record.query)
                 self._pending[record.query] = record if before is None else _together(before, record)
+                due = time.monotonic() - self._told.get(record.query, 0.0) >= _TICK_SECONDS
+            if due:
+                self._flush_pending()
             return
         self._flush_pending()
         self._send(record.event, {k: v for k, v in asdict(record).items() if k != "event"})
@@ -138,6 +143,7 @@ class Publisher:
     def _flush_pending(self) -> None:
         with self._lock:
             pending, self._pending = self._pending, {}
+            self._told.update(dict.fromkeys(pending, time.monotonic()))
         for record in pending.values():
             self._send("progress", {k: v for k, v in asdict(record).items() if k != "event"})
 

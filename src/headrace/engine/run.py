@@ -378,4 +378,6 @@ class Run:
         except (PySparkException, Py4JError) as problem:
             if self._stopping.is_set() and self._spark is not None and self._jvm_ends():
                 return
+            if self._publisher is not None:  # the JVM is gone, say: no query tells that it has failed
+                self._publisher.take(event("failed", self.pipeline.name, self.phase, str(problem)[:500]))
             raise explain_failure(problem, self.pipeline.name, self.log_file) from problem

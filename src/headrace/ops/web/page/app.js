@@ -137,7 +137,7 @@ function choose(name) {
   loadHistory().catch(() => {});
 }
 
-function fromAddress() { try { return decodeURIComponent(location.hash.replace(/^#\//, "")); } catch { return ""; } }
+function fromAddress() { try { return location.hash.startsWith("#/") ? decodeURIComponent(location.hash.slice(2)) : ""; } catch { return ""; } }
 
 function take(message) {
   const summary = message.summary;
