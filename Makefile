@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz check bench chaos clean
+.PHONY: help setup demo test browser fuzz check bench chaos clean
 
 help: ## show this
 	@echo 'Headrace. Each target sets up by itself; the first time takes a few minutes.'
@@ -24,11 +24,19 @@ demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, R
 	@exec $(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
-test: $(READY) ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
+test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
 	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
 
 fuzz: $(READY) ## random schemas, values and bytes through contracts, for some minutes (EXAMPLES= of each, 300)
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) exec $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py
+
+# The dashboard's tests open it in a real browser. Where this may install one, it does; elsewhere the tests fail and say how.
+browser:
+	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null 2>&1 && exit 0; done; \
+	echo 'setup: installing chromium, for the tests of the dashboard' >&2; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo='sudo -n'; \
+	{ $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >&2 \
+	  || echo 'setup: it could not be installed; do it by hand: sudo apt-get install chromium' >&2
 
 check: $(READY) ## ruff, mypy --strict, import-linter
 	@failed=; for tool in 'ruff check' 'ruff format --check' 'mypy --strict' lint-imports; do \

@@ -16,6 +16,7 @@ BENCHES = (
     "bench.delivery",
     "bench.poison",
     "bench.sinks",
+    "bench.watching",
 )
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def bare_aggregation(spark: SparkSession, bootstrap: str, folder: Path, max_rows
     query.awaitTermination()
 
 
-def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int) -> None:
+def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int, *, publish: bool = True) -> None:
     """The flagship in replay mode, into Kafka, exactly once."""
     with Run(
         fraud,
@@ -51,6 +51,7 @@ def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int) 
         checkpoint=folder / f"fraud-{uuid4().hex}",
         settings=RunSettings(max_rows_per_batch=max_rows),
         spark=spark,
+        publish=publish,
     ) as run:
         run.wait()
 

@@ -9,6 +9,7 @@ HeadraceError
 │   ├── DuplicateStepError        two steps with one name: they would share one state
 │   ├── UnboundedStateError       a step that would keep state for ever
 │   ├── InvalidDurationError      "30 parsecs"
+│   ├── InvalidAlarmError         "lag is too big"
 │   ├── InvalidSchemaError        a DDL string or dataclass that is not a schema
 │   ├── BrokenContractError       a contract that the registry lacks, or that the pipeline would break
 │   └── UnsupportedStepError      a combination this version does not lower
@@ -39,6 +40,7 @@ HeadraceError
 ├── SinkError                     a store that a pipeline writes to
 │   ├── SinkUnavailableError      it does not answer
 │   └── MissingExtraError         its client library is not installed
+├── DashboardError                the dashboard's own settings: its address, its token, its alarm file
 └── PipelineNotFoundError         `headrace run MODULE:NAME` finds no such thing
 """
 
@@ -181,6 +183,10 @@ class InvalidDurationError(PipelineError):
     """A duration that can't be read."""
 
 
+class InvalidAlarmError(PipelineError):
+    """An alarm that can't be read."""
+
+
 class InvalidSchemaError(PipelineError):
     """A schema that can't be read."""
 
@@ -299,6 +305,10 @@ class SinkUnavailableError(SinkError):
 
 class MissingExtraError(SinkError):
     """A client library that is not installed."""
+
+
+class DashboardError(HeadraceError):
+    """A dashboard that can't be started as asked."""
 
 
 class PipelineNotFoundError(HeadraceError):

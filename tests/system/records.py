@@ -74,6 +74,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: dict[str, str]
+    timestamp_ms: int = 0
 
     @property
     def id(self) -> str:
@@ -153,7 +154,7 @@ class LogReader:
             assert problem.code() == KafkaError._PARTITION_EOF, problem
             return partition
         headers = {name: _text(value) for name, value in dict(message.headers() or {}).items()}
-        self.records.append(Record(partition[0], message.key(), message.value(), headers))
+        self.records.append(Record(partition[0], message.key(), message.value(), headers, message.timestamp()[1]))
         self._next[partition] = (message.offset() or 0) + 1
         return None
 

@@ -54,6 +54,7 @@ def test_a_full_progress() -> None:
         duplicates=2,
         quarantined=1,
         dead_letters=4,
+        positions={"txns": {"0": 610, "1": 600}},
     )
 
 

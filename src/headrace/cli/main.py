@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 
 from headrace.cli import broker, contracts, dead_letters, registry, tables, topics
+from headrace.cli.dashboard import dashboard
 from headrace.cli.demo import demo
+from headrace.cli.doctor import doctor
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
 from headrace.cli.run import run
+from headrace.cli.top import top
 from headrace.errors import HeadraceError
 
 _VERBOSE = "--verbose"
@@ -28,6 +31,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(run)
 app.command()(explain)
+app.command()(dashboard)
+app.command()(top)
+app.command()(doctor)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(registry.app, name="registry")

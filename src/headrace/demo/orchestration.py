@@ -50,6 +50,7 @@ OUTPUTS = {
 HISTORY_SECONDS = 60.0  # of traffic is there before the job starts
 LEAST_WARMUP_SECONDS, MOST_WARMUP_SECONDS = 10.0, 90.0
 RUNNING = "running"
+DASHBOARD_PORT = 8430  # or a free one, if it is taken
 _FRAME_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _DRAIN_SECONDS = 30.0  # without any progress
@@ -96,6 +97,7 @@ class _Demo:
         self._collecting = False
         self._warmup_seconds = 0.0
         self._picture: Frame | None = None
+        self._dashboard = ""
 
     def run(self) -> Summary:
         steps = Steps(self._console)
@@ -110,6 +112,8 @@ class _Demo:
             job = self._start_job(bootstrap)
             job.await_real_time(progress)
             progress(f"{PIPELINE} has caught up and runs in real-time mode")
+        with steps.step("page") as progress:
+            progress(self._start_dashboard(bootstrap))
         self._interrupts.defer()
         return self._perform(bootstrap, job, collector, sender)
 
@@ -143,6 +147,19 @@ class _Demo:
         self._started.callback(job.stop)
         self._interrupts.by_force(_killer(job.pid))
         return job
+
+    def _start_dashboard(self, bootstrap: str) -> str:
+        """Beside the demo, never in its way: without it everything else goes on."""
+        address: list[str] = []
+        options: dict[str, object] = {"bootstrap": bootstrap, "port": DASHBOARD_PORT}
+        worker = self._start_worker("page", options, lambda report: address.append(report["url"]))
+        try:
+            self._await(lambda: bool(address), worker)
+        except RunError as problem:
+            worker.kill()
+            return f"no dashboard: {problem.what}"
+        self._dashboard = address[0]
+        return f"dashboard at {self._dashboard}"
 
     def _start_sender(self, bootstrap: str) -> Worker:
         traffic = {"rate": self._options.rate, "seed": self._options.seed}
@@ -268,6 +285,7 @@ class _Demo:
             history=self._books.history(time.time() * 1000),
             alerts=self._books.recent_alerts(),
             progress=job.progress,
+            dashboard=self._dashboard,
         )
         view.show(frame)
         if phase == RUNNING:

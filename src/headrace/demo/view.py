@@ -37,6 +37,7 @@ class Frame:
     history: Sequence[Second]
     alerts: Sequence[Alert]
     progress: dict[str, Any] = field(default_factory=dict)  # the job's last progress record
+    dashboard: str = ""  # its address, if it runs
 
     @property
     def rate(self) -> float:
@@ -155,6 +156,8 @@ def _header(frame: Frame, ascii_only: bool) -> Panel:
         (frame.phase, "bold"),
     )
     state.append(f" {_clock(frame)}")
+    if frame.dashboard:
+        state.append(f"   {frame.dashboard}", "blue underline")
     return Panel(
         Group(state, _job_line(frame.progress)),
         title=f"[bold]Headrace[/] {dash} card fraud in milliseconds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,8 @@ class Progress:
     duplicates: int
     quarantined: int
     dead_letters: int
+    positions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By topic and partition, the offset of the record that it reads next."""
     event: str = "progress"
 
 
@@ -96,7 +98,18 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
         duplicates=observed.get("duplicates") or 0,
         quarantined=observed.get("quarantined") or 0,
         dead_letters=observed.get("dead_letters") or 0,
+        positions=_positions(progress.get("sources") or []),
     )
+
+
+def _positions(sources: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    read: dict[str, dict[str, int]] = {}
+    for source in sources:
+        end = source.get("endOffset")
+        for topic, partitions in (end if isinstance(end, dict) else {}).items():
+            if not is_control(topic):
+                read[topic] = dict(partitions)
+    return read
 
 
 def _control_rows(sources: list[dict[str, Any]]) -> int:

@@ -20,6 +20,7 @@ from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, event, spark_listener
+from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
 from headrace.engine.settings import OUTPUT_TOPIC, Mode, RunSettings
@@ -58,6 +59,7 @@ class Run:
         verbose: bool = False,
         spark: SparkSession | None = None,
         registry: str | None = None,
+        publish: bool = True,
     ) -> None:
         self._contracts = Contracts(registry)
         self.pipeline = self._contracts.resolved(pipeline)
@@ -81,6 +83,8 @@ class Run:
         self._streams: list[DataFrame] = []
         self._pacing = Pacing(self._settings)
         self._retries = Retries(self._settings.retry_for_ms / 1000)
+        self._publish = publish
+        self._publisher: Publisher | None = None
         self.plans = plan_queries(self.pipeline)
         check_mode(pipeline.name, self.plans, mode, self._settings)
         stays = stays_in_microbatch(self.plans, self._settings)
@@ -94,7 +98,7 @@ class Run:
             pipeline.name,
             bootstrap,
             self._settings,
-            self._listener,
+            lambda record: self._listener(record),  # the one of the time, which a publisher may stand beside
             self._report,
             self._contracts,
         )
@@ -110,6 +114,7 @@ class Run:
         partitions = self._prepare_topics()
         self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
         try:
+            self._tell_the_log()
             state_partitions = self._checkpoint.state_partitions
             # Real-time mode runs all tasks of all queries at the same time.
             control = {q.name: state_partitions if needs_control(q) else 0 for q in self.plans}
@@ -167,6 +172,8 @@ class Run:
                 if self._given is None:
                     self._spark.stop()
             self._spark = None
+        if self._publisher is not None:
+            self._publisher.close()
         if self._checkpoint is not None:
             self._checkpoint.close()
             self._checkpoint = None
@@ -177,6 +184,36 @@ class Run:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _tell_the_log(self) -> None:
+        """From here on a dashboard sees this run."""
+        if not self._publish:
+            return
+        publisher = Publisher(
+            self._bootstrap,
+            self.pipeline,
+            self.plans,
+            mode=self.mode,
+            checkpoint=self._folder.resolve(),
+            heap=self._heap,
+        )
+        self._publisher = open_publisher(publisher, self._report)
+        if self._publisher is not None:
+            self._listener = self._publisher.beside(self._listener)
+
+    def _heap(self) -> tuple[int, int] | None:
+        """Used and most, in bytes, of the JVM; None while there is none."""
+        from py4j.protocol import Py4JError
+
+        spark = self._spark
+        if spark is None:
+            return None
+        try:
+            jvm: Any = spark._jvm
+            runtime = jvm.java.lang.Runtime.getRuntime()
+            return int(runtime.totalMemory() - runtime.freeMemory()), int(runtime.maxMemory())
+        except (Py4JError, OSError, AttributeError, TypeError):
+            return None  # it ends in this moment
 
     def _prepare_topics(self) -> dict[str, int]:
         topics = Topics(self._bootstrap)
@@ -415,4 +452,6 @@ class Run:
         except (PySparkException, Py4JError) as problem:
             if self._stopping.is_set() and self._spark is not None and self._jvm_ends():
                 return
+            if self._publisher is not None:  # the JVM is gone, say: no query tells that it has failed
+                self._publisher.take(event("failed", self.pipeline.name, self.phase, str(problem)[:500]))
             raise explain_failure(problem, self.pipeline.name, self.log_file) from problem

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headrace.errors import InvalidPipelineError, InvalidSchemaError, PipelineError
+from headrace.errors import InvalidAlarmError, InvalidPipelineError, InvalidSchemaError, PipelineError
+from headrace.pipeline.alarms import Alarm, parse_alarm
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.checks import problems_of
 from headrace.pipeline.contracts import Contract, as_contract
@@ -28,6 +29,7 @@ class Pipeline:
 
     def __init__(self, name: str) -> None:
         self._plan = Plan(name, caller_location())
+        self._alarms: list[Alarm] = []
 
     @property
     def name(self) -> str:
@@ -81,6 +83,27 @@ class Pipeline:
             self._plan.report(Problem.of(problem, caller_location()))
         return agreed
 
+    def alarm(self, *conditions: str) -> None:
+        """Conditions on what is measured of a run, for the dashboard to watch beside its defaults.
+
+        >>> import headrace as hr
+        >>> pipeline = hr.Pipeline("demo")
+        >>> pipeline.alarm("p99 > 500ms for 1m", "no events for 2m")
+        >>> [alarm.metric for alarm in pipeline.alarms]
+        ['p99', 'idle_seconds']
+        """
+        location = caller_location()
+        for condition in conditions:
+            try:
+                self._alarms.append(parse_alarm(condition))
+            except InvalidAlarmError as problem:
+                self._plan.report(Problem.of(problem, location, ".alarm: "))
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The conditions that were declared with `alarm`."""
+        return tuple(self._alarms)
+
     def check(self) -> None:
         """Raise `InvalidPipelineError` with all that is wrong, in the order of the lines; no JVM is needed.
 
@@ -101,6 +124,7 @@ class Pipeline:
         """The same pipeline with each node as `changed` makes it, for what is known only when it runs."""
         copy = Pipeline(self.name)
         copy._plan = self._plan.rebuilt(changed)
+        copy._alarms = list(self._alarms)
         for problem in problems:
             copy._plan.report(problem)
         return copy

@@ -1,0 +1,1 @@
+"""Watching pipelines: the dashboard, its alarms, the terminal view, and the doctor."""
