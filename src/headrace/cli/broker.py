@@ -23,29 +23,39 @@ def start(
     nodes: Annotated[
         int, typer.Option(min=1, max=9, help="3 for a cluster: a record is on 3 nodes, and one of them may die")
     ] = 1,
+    registry: Annotated[bool, typer.Option(help="also start the schema registry")] = True,
     output: OutputOption = Format.TEXT,
 ) -> None:
-    """Start the broker, or say where it runs already. It runs until `headrace broker stop`."""
+    """Start the broker and the schema registry, or say where they run already. `headrace broker stop` stops both."""
+    from headrace.contracts.embedded import EmbeddedRegistry
+
     out = Output.of(output)
     if nodes > 1 and port is not None:
         raise typer.BadParameter("a cluster has a port for each node: leave out --port")
     with out.progress() as progress:
         if nodes > 1:
-            EmbeddedCluster(nodes=nodes, attached=False).start(progress)
+            bootstrap = EmbeddedCluster(nodes=nodes, attached=False).start(progress).bootstrap
         else:
             refuse_cluster(default_data_dir())
-            EmbeddedBroker(port=port, attached=False).start(progress)
+            bootstrap = EmbeddedBroker(port=port, attached=False).start(progress).bootstrap
+        if registry:
+            EmbeddedRegistry(bootstrap, attached=False).start(progress)
     _print(out, running_brokers())
 
 
 @app.command()
 def stop(output: OutputOption = Format.TEXT) -> None:
-    """Stop the broker. Its data stays."""
+    """Stop the broker, and the schema registry that works on it. Their data stays."""
+    from headrace.contracts.embedded import running_registry, stop_registry
+
     out = Output.of(output)
     running = running_brokers()
+    where = ",".join(broker.bootstrap for broker in running)
+    registry = running_registry()
+    if running and registry is not None and registry.bootstrap == where:
+        stop_registry()
     for broker in running:
         broker.stop()
-    where = ",".join(broker.bootstrap for broker in running)
     out.record({"stopped": bool(running)}, f"stopped the broker at {where}" if running else "the broker does not run")
 
 
@@ -59,10 +69,18 @@ def status(output: OutputOption = Format.TEXT) -> None:
 
 
 def _print(out: Output, brokers: list[RunningBroker]) -> None:
+    from headrace.contracts.embedded import running_registry
+
+    registry = running_registry()
     if len(brokers) > 1:
         where = ",".join(broker.bootstrap for broker in brokers)
         nodes = [{"bootstrap": b.bootstrap, "pid": b.pid, "data_dir": str(b.data_dir)} for b in brokers]
-        fields: dict[str, object] = {"running": True, "bootstrap": where, "nodes": nodes}
+        fields: dict[str, object] = {
+            "running": True,
+            "bootstrap": where,
+            "nodes": nodes,
+            "registry": None if registry is None else registry.url,
+        }
         out.record(fields, f"a cluster of {len(brokers)} nodes runs at {where}")
         return
     running = brokers[0] if brokers else None
@@ -76,6 +94,8 @@ def _print(out: Output, brokers: list[RunningBroker]) -> None:
         "pid": running.pid,
         "started": running.started,
         "data_dir": str(running.data_dir),
+        "registry": None if registry is None else registry.url,
     }
     text = f"the broker runs at {running.bootstrap} (process {running.pid}, since {running.started})"
-    out.record(fields, f"{text}\ndata and logs: {running.data_dir}")
+    where = "" if registry is None else f"\nthe schema registry runs at {registry.url}"
+    out.record(fields, f"{text}{where}\ndata and logs: {running.data_dir}")
