@@ -12,6 +12,7 @@ BENCHES = (
     "bench.windows",
     "bench.early_windows",
     "bench.contracts",
+    "bench.registry",
 )
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def source(kind: SchemaType, schema: Any) -> SchemaSource:
     return SchemaSource(kind, schema if kind is SchemaType.PROTOBUF else json.dumps(schema))
 
 
-@pytest.mark.parametrize(("kind", "case"), cases())
+@pytest.mark.parametrize(("kind", "case"), list(cases()))
 def test_verdict(kind: SchemaType, case: dict[str, Any]) -> None:
     found = breaks(source(kind, case["reader"]), source(kind, case["writer"]))
     assert (not found) == case["compatible"], [str(each) for each in found]

@@ -29,8 +29,8 @@ def text_of(text: str) -> Response:
 def problem(status: int, code: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """An answer that is no.
 
-    >>> problem(404, 40401, "Subject 'x' not found.").body
-    b'{"error_code": 40401, "message": "Subject \'x\' not found."}'
+    >>> problem(404, 40403, "Schema not found").body
+    b'{"error_code": 40403, "message": "Schema not found"}'
     """
     body = json.dumps({"error_code": code, "message": message}, ensure_ascii=False)
     return Response(body, status, headers, media_type=CONTENT_TYPE)

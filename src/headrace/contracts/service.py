@@ -62,7 +62,8 @@ async def _serve(options: argparse.Namespace, log: RegistryLog, listener: socket
         await asyncio.sleep(0.005)
     if server.started and options.folder is not None:
         scheme = "https" if options.certificate else "http"
-        url = f"{scheme}://{options.host}:{listener.getsockname()[1]}"
+        host = HOST if options.host in ("0.0.0.0", "::") else options.host  # every address, this one among them
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         started = datetime.now(UTC).isoformat(timespec="seconds")
         RunningRegistry(os.getpid(), url, options.bootstrap, started).note(options.folder)
     await serving
