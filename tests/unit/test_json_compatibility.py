@@ -175,6 +175,15 @@ def test_a_schema_that_contains_itself() -> None:
     assert rules(tree("integer"), tree("number")) == ["TYPE_NARROWED"]
 
 
+def test_a_reference_to_itself_and_endless_combinations_end() -> None:
+    itself = {"allOf": [{"$ref": "#/definitions/a"}], "definitions": {"a": {"$ref": "#/definitions/a"}}}
+    assert rules({"type": "string"}, itself) == ["TYPE_NARROWED"]
+    many: Any = INT
+    for size in range(1, 12):
+        many = {"anyOf": [many, {"allOf": [many, {"maximum": size}]}, {"minimum": -size}], "type": "integer"}
+    assert "TOO_COMPLEX" in rules({"anyOf": [many, {"type": "string", "maxLength": 1}]}, {**many, "title": "other"})
+
+
 def test_references_to_other_schemas() -> None:
     text = json.dumps({**CLOSED, **properties(price={"$ref": "money.json#/definitions/cents"})})
     cents = parse_json_schema(text, {"money.json": json.dumps({"definitions": {"cents": INT}})})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,18 +86,19 @@ def check(
 def list_contracts(registry: RegistryOption = None, output: OutputOption = Format.TEXT) -> None:
     """List the subjects with their latest versions and their compatibility."""
     client = _client(registry)
-    rows = []
-    for subject in client.subjects():
+
+    def row(subject: str) -> dict[str, object]:
         latest = client.latest(subject)
-        rows.append(
-            {
-                "subject": subject,
-                "version": latest.version,
-                "id": latest.id,
-                "type": latest.type.value,
-                "compatibility": client.compatibility(subject),
-            }
-        )
+        return {
+            "subject": subject,
+            "version": latest.version,
+            "id": latest.id,
+            "type": latest.type.value,
+            "compatibility": client.compatibility(subject),
+        }
+
+    with ThreadPoolExecutor(8) as pool:  # two questions for each subject, and there may be thousands
+        rows = list(pool.map(row, client.subjects()))
     columns = ("subject", "version", "id", "type", "compatibility")
     Output.of(output).rows(columns, rows, empty="there are no contracts yet")
 

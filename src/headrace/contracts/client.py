@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import ssl
 import threading
 import time
@@ -18,6 +19,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from headrace.contracts.breaks import reasons
 from headrace.contracts.schemas import Reference, RegisteredSchema, Schema, SchemaType, resolve_references
 from headrace.errors import (
     ContractError,
@@ -289,9 +291,11 @@ def _translated(error: HTTPError, url: str) -> ContractError:
     if error.code == 404:
         return ContractNotFoundError("the registry does not have it.", why=said, fix="headrace contracts list")
     if error.code == 409:
+        _, _, details = message.partition("details: ")
+        parts = re.split(r"(?<=}),\s*(?={)", details.removeprefix("[").removesuffix("]"))
         return IncompatibleContractError(
             "the schema is not compatible with those before it.",
-            why=said,
+            why="\n".join(reasons(parts)) if details else said,
             fix="change it so that it is, or register it under another subject",
         )
     if error.code == 422:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.contracts.breaks import Break
+from headrace.contracts.breaks import Break, reasons
 from headrace.contracts.client import RegistryClient
 from headrace.contracts.formats import SchemaSource, breaks
 from headrace.contracts.schemas import Reference, Schema, SchemaType, resolve_references
-from headrace.errors import InvalidContractError
+from headrace.errors import ContractNotFoundError, InvalidContractError
 
 _SUFFIXES = {
     ".avsc": SchemaType.AVRO,
@@ -21,9 +20,6 @@ _SUFFIXES = {
     ".json": SchemaType.JSON,
     ".proto": SchemaType.PROTOBUF,
 }
-_TOLD = re.compile(
-    r"errorType:\s*['\"](\w+)['\"]\s*,\s*description:\s*['\"](.*)['\"]\s*(?:,\s*additionalInfo.*)?}", re.S
-)
 
 
 @dataclass(frozen=True)
@@ -144,12 +140,12 @@ def check_file(
     local = read_schema_file(path, type, references)
     mode = client.compatibility(subject)
     told = client.compatible(subject, local.text, local.type, local.references)
-    new = subject not in client.subjects()
+    new = not _known(client, subject)
     problems = told
     if new and not told:
         # There is nothing to compare it with, so the registry may not even have read it.
         problems = _unreadable(client, local)
-    return CheckResult(subject, str(path), mode, not problems, new, tuple(_readable(problems)))
+    return CheckResult(subject, str(path), mode, not problems, new, tuple(reasons(problems)))
 
 
 def differences(
@@ -195,6 +191,13 @@ def pretty(type: SchemaType, text: str) -> str:
         return text
 
 
+def _known(client: RegistryClient, subject: str) -> bool:
+    try:
+        return bool(client.versions(subject))
+    except ContractNotFoundError:
+        return False
+
+
 def _source(client: RegistryClient, schema: Schema) -> SchemaSource:
     resolved = resolve_references(
         schema.references,
@@ -211,23 +214,6 @@ def _unreadable(client: RegistryClient, schema: Schema) -> list[str]:
     except InvalidContractError as error:
         return [" ".join(filter(None, (error.what, error.why)))]
     return []
-
-
-def _readable(messages: Sequence[str]) -> list[str]:
-    """Messages of any registry: the reasons first, without the wrapping that they come in."""
-    reasons: list[str] = []
-    against: list[str] = []
-    for message in messages:
-        found = _TOLD.search(message)
-        version = re.search(r"oldSchemaVersion:\s*(\d+)", message)
-        if found:
-            rule, text = found[1], found[2]
-            reasons.append(text if rule in text else f"{text} ({rule})")
-        elif version:
-            against.append(f"compared with version {version[1]}")
-        elif not re.match(r"\{\s*(oldSchema|compatibility|validateFields)\b", message):
-            reasons.append(message)
-    return [*reasons, *against]
 
 
 def _direction(name: str, found: Sequence[Break]) -> str:

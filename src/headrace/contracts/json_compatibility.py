@@ -28,6 +28,9 @@ from headrace.contracts.json_schemas import JsonSchema
 _WHOLE = ("if", "then", "else", "contains", "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems")
 _DEPENDENCIES = ("dependencies", "dependentRequired", "dependentSchemas")
 _SUMS = ("anyOf", "oneOf")
+_LONGEST_CHAIN = 100
+# Schemas within schemas can be combined in more ways than anybody would wait for.
+_MOST_PAIRS = 50_000
 
 
 def json_breaks(reader: JsonSchema, writer: JsonSchema) -> list[Break]:
@@ -45,9 +48,13 @@ class _Comparison:
     def __init__(self, reader: JsonSchema, writer: JsonSchema) -> None:
         self._reader, self._writer = reader, writer
         self._known: dict[tuple[str, str], list[Break]] = {}
+        self._pairs = 0
 
     def compare(self, reader: Any, writer: Any, path: str) -> list[Break]:
         """Breaks of two nodes. Pairs of references are remembered: schemas may contain themselves."""
+        self._pairs += 1
+        if self._pairs > _MOST_PAIRS:
+            return [Break("TOO_COMPLEX", path, "the schemas are combined in too many ways to be compared")]
         names = (_reference(reader), _reference(writer))
         if names == ("", ""):
             return self._pair(reader, writer, path)
@@ -121,10 +128,12 @@ class _Comparison:
 
     def _plain(self, node: Any) -> Any:
         """A branch without a reference at its top, to be merged with what stands beside it."""
-        while _reference(node):
+        for _ in range(_LONGEST_CHAIN):
+            if not _reference(node):
+                return node
             rest = {key: value for key, value in node.items() if key != "$ref"}
             node = together(self._writer.follow(node["$ref"]), rest)
-        return node
+        return True  # a reference to itself says nothing
 
     def _values(self, reader: Any, values: list[Any], path: str) -> list[Break]:
         refused = [value for value in values if not self._reader.accepts(reader, value)]

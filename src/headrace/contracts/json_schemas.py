@@ -7,12 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT7
 
 from headrace.errors import InvalidContractError
 
@@ -46,17 +49,17 @@ class JsonSchema:
 
     def accepts(self, node: Any, value: Any) -> bool:
         """Whether a value is valid under one of its nodes."""
-        from referencing import Registry, Resource
-        from referencing.jsonschema import DRAFT7
+        kind = validator_for(self.root, default=Draft7Validator)
+        return bool(kind(node, registry=self._registry).is_valid(value))
 
+    @cached_property
+    def _registry(self) -> Registry[Any]:
         found = {name: document for name, document in self.documents.items() if "#" not in name}
-        registry: Registry[Any] = Registry().with_resources(
+        return Registry().with_resources(
             (name, Resource.from_contents(document, default_specification=DRAFT7))
             for name, document in found.items()
             if isinstance(document, dict | bool)
         )
-        kind = validator_for(self.root, default=Draft7Validator)
-        return bool(kind(node, registry=registry).is_valid(value))
 
 
 def parse_json_schema(text: str, references: Mapping[str, str] | None = None) -> JsonSchema:

@@ -193,7 +193,7 @@ class Registry:
             if mode.forward:
                 found += _reading(partial(breaks, old, source))
             if found:
-                told = [f"{{errorType:'{each.rule}', description:'{each}'}}" for each in dict.fromkeys(found)]
+                told = [each.to_message() for each in dict.fromkeys(found)]
                 return [*told, f"{{oldSchemaVersion: {version.version}}}", f"{{compatibility: '{mode}'}}"]
         return []
 

@@ -34,6 +34,7 @@ _END = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _SYNC_SECONDS = 10.0
 _WRITE_SECONDS = 30.0
 _REPLICATION = 3
+_BATCH = 10_000
 
 
 class RegistryLog:
@@ -150,6 +151,9 @@ class RegistryLog:
         try:
             for record in records:
                 producer.produce(self._topic, record.value, record.key, partition=0, on_delivery=delivered)
+            # The reports of delivery come while it flushes.
+            if producer.flush(max(1.0, deadline - time.monotonic())):
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             producer.commit_transaction(max(1.0, deadline - time.monotonic()))
         except KafkaException:
             if failures:  # says more than that the transaction failed
@@ -184,9 +188,10 @@ class RegistryLog:
         consumer.assign([TopicPartition(self._topic, 0, 0)])
         try:
             while not self._closing.is_set():
-                messages = consumer.consume(1000, 0.1)
-                if messages:
-                    self._take(messages)
+                first = consumer.poll(0.1)
+                if first is not None:
+                    # Not `consume` alone: it would wait for the rest of the batch.
+                    self._take([first, *consumer.consume(_BATCH, 0)])
         finally:
             consumer.close()
 
