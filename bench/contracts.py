@@ -52,11 +52,11 @@ def transactions(spark: SparkSession, count: int, id: int, older: int) -> DataFr
     normal = (e.value for e in traffic if e.kind is Kind.NORMAL)
     made = [(value,) for value in islice(normal, count // 8)]
     rows = spark.createDataFrame(made, "json BINARY").withColumn("t", F.from_json(F.col("json").cast("string"), SCHEMA))
-    encoded = doorway.to_contract(rows, F.col("t"), ContractSchema("AVRO", json.dumps(AVRO)).spec(), id)
-    second = rows.withColumn("t", F.col("t").withField("gone", F.lit("x")))
-    mixed = doorway.to_contract(second, F.col("t"), ContractSchema("AVRO", json.dumps(OLDER)).spec(), older)
-    framed = second.select(
-        "json", encoded.getField("value").alias("framed"), mixed.getField("value").alias("older"), F.rand(7).alias("r")
+    both = rows.withColumn("o", F.col("t").withField("gone", F.lit("x")))
+    encoded = doorway.to_contract(both, F.col("t"), ContractSchema("AVRO", json.dumps(AVRO)).spec(), id)
+    second = doorway.to_contract(both, F.col("o"), ContractSchema("AVRO", json.dumps(OLDER)).spec(), older)
+    framed = both.select(
+        "json", encoded.getField("value").alias("framed"), second.getField("value").alias("older"), F.rand(7).alias("r")
     )
     table = framed.select(
         "json",
