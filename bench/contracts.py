@@ -77,7 +77,7 @@ def decoding(table: DataFrame, value: Column) -> float:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=2_000_000)
+    options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--rounds", type=int, default=5)
     a = options.parse_args()
     with broker() as (bootstrap, folder), EmbeddedRegistry(bootstrap, folder / "registry") as registry:
