@@ -157,6 +157,21 @@ def _zigzag(n: int) -> bytes:
     return out + bytes([value])
 
 
+def test_a_new_symbol_is_the_default_of_the_readers_enum_and_renamed_records_are_found(
+    spark: SparkSession, registry: StubRegistry
+) -> None:
+    def schema(place: str, symbols: list[str], **more: Any) -> dict[str, Any]:
+        kind = {"type": "enum", "name": "Kind", "symbols": symbols, **more}
+        inner = record(field("city", "string"), name=place, **({"aliases": ["Place"]} if place != "Place" else {}))
+        return record(field("kind", kind), field("where", ["null", inner]))
+
+    written, read = schema("Place", ["A", "NEW"]), schema("Location", ["UNKNOWN", "A"], default="UNKNOWN")
+    registry.add(1, json.dumps(written))
+    values = [{"kind": "A", "where": {"city": "Bonn"}}, {"kind": "NEW", "where": None}]
+    found = through(spark, registry.url, avro(read), [framed(1, avro_bytes(written, v)) for v in values])
+    assert [each.row for each in found] == [{"kind": "A", "where": {"city": "Bonn"}}, {"kind": "UNKNOWN"}]
+
+
 def test_the_unit_of_a_time_is_the_writers(spark: SparkSession, registry: StubRegistry) -> None:
     written = record(field("at", {"type": "long", "logicalType": "timestamp-millis"}))
     read = record(field("at", {"type": "long", "logicalType": "timestamp-micros"}))

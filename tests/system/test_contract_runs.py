@@ -202,7 +202,7 @@ def test_protobuf_and_json_schema_out_and_in_again(
     name, source = fresh("languages"), topic("languages", partitions=1)
     (tmp_path / "order.proto").write_text(PROTO)
     (tmp_path / "order.json").write_text(json.dumps(JSON))
-    rows = [{"id": "a", "total": 1.5, "tags": ["x", "y"]}, {"id": "b", "tags": []}]
+    rows: list[dict[str, Any]] = [{"id": "a", "total": 1.5, "tags": ["x", "y"]}, {"id": "b", "tags": []}]
     produce(engine.bootstrap, source, [Sent.row(row) for row in [*rows, {"total": 1.0, "tags": ["no id"]}]])
     writing = hr.Pipeline(name)
     orders = writing.read(source, schema="id STRING, total DOUBLE, tags ARRAY<STRING>")

@@ -55,7 +55,7 @@ class Contracts:
 
         `offline` leaves what a schema file says unchecked: to look at a plan needs no registry then.
         """
-        if not any(node.contract for node in (*pipeline.reads, *pipeline.writes)):
+        if not _has_contracts(pipeline):
             return pipeline
         problems: list[Problem] = []
 
@@ -77,7 +77,8 @@ class Contracts:
     def encode(self, df: DataFrame, struct: Column, write: Write) -> Column:
         """Rows as a struct of their payload and why there is none. Registers the schema."""
         if write not in self._encodings:
-            self._encodings[write] = encoding_of(self.client, write, df.select(struct.alias("row")).schema[0].dataType)
+            row: Any = df.select(struct.alias("row")).schema[0].dataType
+            self._encodings[write] = encoding_of(self.client, write, row)
         encoding = self._encodings[write]
         from pyspark.errors import IllegalArgumentException
 
@@ -169,6 +170,10 @@ class Contracts:
             )
 
 
+def _has_contracts(pipeline: Pipeline) -> bool:
+    return any(r.contract for r in pipeline.reads) or any(w.contract for w in pipeline.writes)
+
+
 def contract_schema(client: RegistryClient, found: Schema, version: int | None) -> ContractSchema:
     """A schema of the registry as a pipeline uses it, with all that it refers to."""
     references = tuple((name, schema.text) for name, schema in client.resolve_references(found).items())
@@ -177,7 +182,7 @@ def contract_schema(client: RegistryClient, found: Schema, version: int | None) 
 
 def as_json(pipeline: Pipeline, registry: str | None) -> Pipeline:
     """The same pipeline with JSON in place of contracts, for tests that send and read plain rows."""
-    if not any(node.contract for node in (*pipeline.reads, *pipeline.writes)):
+    if not _has_contracts(pipeline):
         return pipeline
 
     def plain(node: Node, kind: type[Read] | type[Write]) -> Node:

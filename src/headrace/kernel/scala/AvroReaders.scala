@@ -6,63 +6,51 @@ import java.util.UUID
 
 import org.apache.avro.{LogicalTypes, Schema}
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Reads one Avro value from where the cursor stands. */
-private[headrace] abstract class AvroReader {
-  def read(in: ByteCursor): Any
-  /** The same into a slot of a row, which holds numbers without boxes. */
-  def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = {
-    val value = read(in)
-    if (value != null) row.update(slot, value)
-  }
-}
-
+/** Readers of Avro's own kinds of value; those of numbers serve Protobuf too, which writes them alike. */
 private[headrace] object AvroReaders {
   import Schema.Type._
 
-  final class Longs(val read64: ByteCursor => Long) extends AvroReader {
-    override def read(in: ByteCursor): Any = read64(in)
-    override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = row.setLong(slot, read64(in))
+  object Longs extends LongReader {
+    override def long(in: ByteCursor): Long = in.readLong()
   }
-  object Longs64 extends AvroReader {
-    override def read(in: ByteCursor): Any = in.readLong()
-    override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = row.setLong(slot, in.readLong())
+  object Ints extends IntReader {
+    override def int(in: ByteCursor): Int = in.readInt()
   }
-  object Ints extends AvroReader {
-    override def read(in: ByteCursor): Any = in.readInt()
-    override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = row.setInt(slot, in.readInt())
+  object Doubles extends DoubleReader {
+    override def double(in: ByteCursor): Double = java.lang.Double.longBitsToDouble(in.readFixed64())
   }
-  object Doubles extends AvroReader {
-    override def read(in: ByteCursor): Any = java.lang.Double.longBitsToDouble(in.readFixed64())
-    override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit =
-      row.setDouble(slot, java.lang.Double.longBitsToDouble(in.readFixed64()))
+  private object Millis extends LongReader {
+    override def long(in: ByteCursor): Long = {
+      val n = in.readLong()
+      if (n > MostMillis || n < -MostMillis) throw new Misfit("the payload has a time that is beyond all years")
+      n * 1000L
+    }
   }
-  object Floats extends AvroReader {
+  private object Nanos extends LongReader {
+    override def long(in: ByteCursor): Long = Math.floorDiv(in.readLong(), 1000L)
+  }
+  object Floats extends ValueReader {
     override def read(in: ByteCursor): Any = java.lang.Float.intBitsToFloat(in.readFixed32())
   }
-  object Booleans extends AvroReader {
+  object Booleans extends ValueReader {
     override def read(in: ByteCursor): Any = in.readByte() match {
       case 0 => false
       case 1 => true
       case other => throw new Misfit(s"the payload has the byte $other where a boolean is due")
     }
   }
-  object Strings extends AvroReader {
+  object Strings extends ValueReader {
     override def read(in: ByteCursor): Any = in.readText(in.readLength())
-    override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = row.update(slot, in.readText(in.readLength()))
   }
-  object Nulls extends AvroReader {
+  object Nulls extends ValueReader {
     override def read(in: ByteCursor): Any = null
   }
-  final class Computed(compute: ByteCursor => Any) extends AvroReader {
-    override def read(in: ByteCursor): Any = compute(in)
-  }
 
-  /** A primitive, enum or fixed, read as the writer wrote it and made what the column holds. */
-  def scalar(writer: Schema, reader: Schema, to: DataType, path: String): AvroReader = {
+  /** A primitive or fixed, read as the writer wrote it and made what the column holds. */
+  def scalar(writer: Schema, reader: Schema, to: DataType, path: String): ValueReader = {
     def unsupported(): Nothing =
       throw new IllegalArgumentException(s"field `$path`: Avro ${writer.getType.getName} can't be read as ${to.simpleString}")
     (writer.getType, to) match {
@@ -70,7 +58,7 @@ private[headrace] object AvroReaders {
       case (BOOLEAN, BooleanType) => Booleans
       case (INT, IntegerType) => Ints
       case (INT, DateType) => Ints
-      case (INT | LONG, LongType) => Longs64
+      case (INT | LONG, LongType) => Longs
       case (INT | LONG, TimestampType | TimestampNTZType) => instant(writer, reader)
       case (INT | LONG, DoubleType) => new Computed(in => in.readLong().toDouble)
       case (INT | LONG, FloatType) => new Computed(in => in.readLong().toFloat)
@@ -88,15 +76,12 @@ private[headrace] object AvroReaders {
   }
 
   /** Microseconds. The unit is the writer's: it says what its numbers mean; one that does not, means the reader's. */
-  private def instant(writer: Schema, reader: Schema): AvroReader = {
+  private def instant(writer: Schema, reader: Schema): ValueReader = {
     val unit = Option(writer.getLogicalType).orElse(Option(reader.getLogicalType)).map(_.getName).getOrElse("")
-    if (unit.endsWith("millis")) new Longs(in => try Math.multiplyExact(in.readLong(), 1000L) catch {
-      case _: ArithmeticException => throw new Misfit("the payload has a time that is beyond all years")
-    }) else if (unit.endsWith("nanos")) new Longs(in => Math.floorDiv(in.readLong(), 1000L))
-    else Longs64
+    if (unit.endsWith("millis")) Millis else if (unit.endsWith("nanos")) Nanos else Longs
   }
 
-  private def decimal(writer: Schema, reader: Schema, to: DecimalType, path: String, bytes: ByteCursor => Array[Byte]): AvroReader = {
+  private def decimal(writer: Schema, reader: Schema, to: DecimalType, path: String, bytes: ByteCursor => Array[Byte]): ValueReader = {
     val scale = Seq(writer, reader).map(_.getLogicalType).collectFirst { case d: LogicalTypes.Decimal => d.getScale }.getOrElse(to.scale)
     new Computed(in => {
       val raw = bytes(in)
@@ -116,4 +101,5 @@ private[headrace] object AvroReaders {
   }
 
   private val MostDecimalBytes = 1024
+  private val MostMillis = Long.MaxValue / 1000
 }

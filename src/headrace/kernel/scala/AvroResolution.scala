@@ -51,17 +51,17 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
     row
   }
 
-  private def compile(action: Resolver.Action, reader: Schema, to: DataType, path: String): AvroReader = action match {
+  private def compile(action: Resolver.Action, reader: Schema, to: DataType, path: String): ValueReader = action match {
     case error: Resolver.ErrorAction =>
       val where = if (path.isEmpty) "" else s"field `$path`: "
       val reason = s"${where}the schema of the record does not fit the contract's: ${error.toString}"
-      new AvroReaders.Computed(_ => throw new Misfit(reason))
+      new Computed(_ => throw new Misfit(reason))
     case union: Resolver.WriterUnion => writerUnion(union, reader, to, path)
     case union: Resolver.ReaderUnion => branch(union.actualAction, reader, union.firstMatch, to, path)
     case record: Resolver.RecordAdjust =>
       val struct = to.asInstanceOf[StructType]
       val fill = fields(record, struct, path + ".")
-      new AvroReaders.Computed(in => {
+      new Computed(in => {
         val row = new DecodedRow(struct.length)
         fill(in, row)
         row
@@ -111,23 +111,23 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
     compile(Resolver.resolve(field.schema, field.schema, data), field.schema, to, path).read(new ByteCursor().over(bytes.toByteArray, 0))
   }
 
-  private def writerUnion(union: Resolver.WriterUnion, reader: Schema, to: DataType, path: String): AvroReader = {
+  private def writerUnion(union: Resolver.WriterUnion, reader: Schema, to: DataType, path: String): ValueReader = {
     val branches = union.actions.zipWithIndex.map { case (action, i) =>
       if (union.unionEquiv) branch(action, reader, i, to, path) else compile(action, reader, to, path)
     }
-    def chosen(in: ByteCursor): AvroReader = {
+    def chosen(in: ByteCursor): ValueReader = {
       val i = in.readLong()
       if (i < 0 || i >= branches.length) throw new Misfit(s"field `$path`: the payload names branch $i of a union of ${branches.length}")
       branches(i.toInt)
     }
-    new AvroReader {
+    new ValueReader {
       override def read(in: ByteCursor): Any = chosen(in).read(in)
       override def into(in: ByteCursor, row: DecodedRow, slot: Int): Unit = chosen(in).into(in, row, slot)
     }
   }
 
   /** A value of one branch of the reader's union. */
-  private def branch(action: Resolver.Action, union: Schema, i: Int, to: DataType, path: String): AvroReader = {
+  private def branch(action: Resolver.Action, union: Schema, i: Int, to: DataType, path: String): ValueReader = {
     val schema = union.getTypes.get(i)
     if (schema.getType == Schema.Type.NULL) AvroReaders.Nulls
     else if (!AvroUnions.isStruct(union)) compile(action, schema, to, path)
@@ -135,7 +135,7 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
       val struct = to.asInstanceOf[StructType]
       val member = union.getTypes.asScala.take(i).count(_.getType != Schema.Type.NULL)
       val value = compile(action, schema, struct(member).dataType, s"$path.member$member")
-      new AvroReaders.Computed(in => {
+      new Computed(in => {
         val row = new DecodedRow(struct.length)
         value.into(in, row, member)
         row
@@ -143,11 +143,11 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
     }
   }
 
-  private def symbols(action: Resolver.EnumAdjust, path: String): AvroReader = {
+  private def symbols(action: Resolver.EnumAdjust, path: String): ValueReader = {
     val names = action.writer.getEnumSymbols.asScala.toArray
     val texts = action.values.map(value => if (value == null) null else UTF8String.fromString(value.toString))
     val adjusted = action.adjustments
-    new AvroReaders.Computed(in => {
+    new Computed(in => {
       val i = in.readInt()
       if (i < 0 || i >= names.length) throw new Misfit(s"field `$path`: the payload names symbol $i of an enum of ${names.length}")
       if (texts(i) == null || adjusted(i) < 0) throw new Misfit(s"field `$path` is `${names(i)}`, a symbol that the contract does not have")
@@ -155,9 +155,9 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
     })
   }
 
-  private def array(element: AvroReader, written: Schema): AvroReader = {
+  private def array(element: ValueReader, written: Schema): ValueReader = {
     val empty = AvroSkip.leastBytes(written) == 0
-    new AvroReaders.Computed(in => {
+    new Computed(in => {
       val values = new ArrayBuffer[Any]
       AvroSkip.blocks(in, empty)(() => values += element.read(in))
       new GenericArrayData(values.toArray[Any])
@@ -165,7 +165,7 @@ private[headrace] final class AvroResolution(writer: Schema, reader: Schema, col
   }
 
   /** Of a key that comes twice the last counts. */
-  private def map(value: AvroReader): AvroReader = new AvroReaders.Computed(in => {
+  private def map(value: ValueReader): ValueReader = new Computed(in => {
     val entries = new java.util.LinkedHashMap[UTF8String, Any]
     AvroSkip.blocks(in, empty = false) { () =>
       val key = in.readText(in.readLength())
@@ -191,10 +191,10 @@ private[headrace] object AvroUnions {
 private[headrace] object AvroSkip {
   import Schema.Type._
 
-  def of(schema: Schema): AvroReader = skipper(schema, new IdentityHashMap[Schema, AvroReader])
+  def of(schema: Schema): ValueReader = skipper(schema, new IdentityHashMap[Schema, ValueReader])
 
   /** Schemas may contain themselves, hence `made`. */
-  private def skipper(schema: Schema, made: IdentityHashMap[Schema, AvroReader]): AvroReader = schema.getType match {
+  private def skipper(schema: Schema, made: IdentityHashMap[Schema, ValueReader]): ValueReader = schema.getType match {
     case NULL => AvroReaders.Nulls
     case BOOLEAN => over(_.skip(1))
     case INT | LONG | ENUM => over(_.readVarint())
@@ -218,13 +218,13 @@ private[headrace] object AvroSkip {
       }
     case RECORD if made.containsKey(schema) => over(in => made.get(schema).read(in))
     case RECORD =>
-      var fields = Array.empty[AvroReader]
+      var fields = Array.empty[ValueReader]
       made.put(schema, over(in => fields.foreach(_.read(in))))
       fields = schema.getFields.asScala.map(f => skipper(f.schema, made)).toArray
       made.get(schema)
   }
 
-  private def over(skip: ByteCursor => Any): AvroReader = new AvroReaders.Computed(in => { skip(in); null })
+  private def over(skip: ByteCursor => Any): ValueReader = new Computed(in => { skip(in); null })
 
   /** The items of an array or map, in blocks. Items that take no bytes could be claimed without end: they are bounded. */
   def blocks(in: ByteCursor, empty: Boolean)(item: () => Any): Unit = {

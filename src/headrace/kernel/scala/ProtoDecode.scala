@@ -17,11 +17,12 @@ private[headrace] final class ProtoLanguage(contract: ContractSchema, slots: Int
 
   override def reader(written: RegistrySchema): PayloadReader = {
     val names = ProtoNames.of(written.text)
+    val isFirst = names.get(WireFormat.FirstMessage).contains(message.name)
     val cursor = new ByteCursor
     payload => {
       val in = cursor.over(payload, WireFormat.Header)
       val path = WireFormat.messagePath(in)
-      names.get(path) match {
+      if (!(isFirst && (path eq WireFormat.FirstMessage))) names.get(path) match {
         case Some(message.name) =>
         case Some(other) => throw new Misfit(s"the payload is a message `$other`, the contract's is `${message.name}`")
         case None => throw new Misfit(s"the payload names the message ${path.mkString("[", ",", "]")}, which its schema does not have")
@@ -57,20 +58,20 @@ private[headrace] final class ProtoReader(fields: Array[ProtoField], prefix: Str
           if (collected(slot) == null) collected(slot) = new ArrayBuffer[Any]
           if (wireType == 2 && wire(element) != 2) {
             val outer = in.narrow(in.checkedLength(in.readVarint()))
-            while (!in.atEnd) collected(slot) += readers(slot)(in)
+            while (!in.atEnd) collected(slot) += readers(slot).read(in)
             in.widen(outer)
           } else {
             expect(wireType, wire(element), slot)
-            collected(slot) += readers(slot)(in)
+            collected(slot) += readers(slot).read(in)
           }
         case _: ProtoMap =>
           expect(wireType, 2, slot)
           if (collected == null) collected = new Array[ArrayBuffer[Any]](fields.length)
           if (collected(slot) == null) collected(slot) = new ArrayBuffer[Any]
-          collected(slot) += readers(slot)(in)
+          collected(slot) += readers(slot).read(in)
         case _ =>
           expect(wireType, wires(slot), slot)
-          row.update(slot, readers(slot)(in))
+          readers(slot).into(in, row, slot)
       }
     }
     var i = 0
@@ -112,27 +113,27 @@ private[headrace] final class ProtoReader(fields: Array[ProtoField], prefix: Str
     case other => throw new Misfit(s"the payload has the wire type $other, which there is not")
   }
 
-  private def valueOf(of: ProtoType, path: String): ByteCursor => Any = of match {
+  private def valueOf(of: ProtoType, path: String): ValueReader = of match {
     case ProtoScalar(kind) => scalar(kind)
     case ProtoEnum(_, values) =>
       val texts = values.map { case (number, name) => number -> UTF8String.fromString(name) }
-      in => { val n = in.readVarint().toInt; texts.getOrElse(n, UTF8String.fromString(n.toString)) }
+      new Computed(in => { val n = in.readVarint().toInt; texts.getOrElse(n, UTF8String.fromString(n.toString)) })
     case ProtoArray(element, _) => valueOf(element, path)
     case ProtoMap(key, value) =>
       val entry = new ProtoReader(Array(ProtoField("key", 1, false, false, key), ProtoField("value", 2, false, false, value)), path + ".")
-      in => nested(in, entry, 2, row => (row.get(0, null), row.get(1, null)))
+      new Computed(in => nested(in, entry, 2, row => (row.get(0, null), row.get(1, null))))
     case ProtoWrapper(value) =>
       val inner = new ProtoReader(Array(ProtoField("value", 1, false, false, value)), path + ".")
-      in => nested(in, inner, 1, row => row.get(0, null))
+      new Computed(in => nested(in, inner, 1, row => row.get(0, null)))
     case ProtoTimestamp =>
       val parts = Array(ProtoField("seconds", 1, false, false, ProtoScalar("int64")), ProtoField("nanos", 2, false, false, ProtoScalar("int32")))
       val inner = new ProtoReader(parts, path + ".")
-      in => nested(in, inner, 2, row => try {
+      new Computed(in => nested(in, inner, 2, row => try {
         Math.addExact(Math.multiplyExact(row.getLong(0), 1000000L), Math.floorDiv(row.getInt(1), 1000).toLong)
-      } catch { case _: ArithmeticException => throw new Misfit(s"field `$path` is a time beyond all years") })
+      } catch { case _: ArithmeticException => throw new Misfit(s"field `$path` is a time beyond all years") }))
     case ProtoStruct(inner) =>
       val reader = new ProtoReader(inner, path + ".")
-      in => nested(in, reader, inner.length, row => row)
+      new Computed(in => nested(in, reader, inner.length, row => row))
   }
 
   private def nested(in: ByteCursor, reader: ProtoReader, width: Int, result: InternalRow => Any): Any = {
@@ -143,22 +144,22 @@ private[headrace] final class ProtoReader(fields: Array[ProtoField], prefix: Str
     result(row)
   }
 
-  private def scalar(kind: String): ByteCursor => Any = kind match {
-    case "double" => in => java.lang.Double.longBitsToDouble(in.readFixed64())
-    case "float" => in => java.lang.Float.intBitsToFloat(in.readFixed32())
-    case "int32" => in => in.readVarint().toInt
-    case "uint32" => in => in.readVarint() & 0xffffffffL
-    case "sint32" => in => in.readLong().toInt
-    case "fixed32" => in => in.readFixed32() & 0xffffffffL
-    case "sfixed32" => in => in.readFixed32()
-    case "int64" => in => in.readVarint()
-    case "uint64" => in => unsigned(in.readVarint())
-    case "sint64" => in => in.readLong()
-    case "fixed64" => in => unsigned(in.readFixed64())
-    case "sfixed64" => in => in.readFixed64()
-    case "bool" => in => in.readVarint() != 0
-    case "string" => in => in.readText(in.checkedLength(in.readVarint()))
-    case "bytes" => in => in.readBytes(in.checkedLength(in.readVarint()))
+  private def scalar(kind: String): ValueReader = kind match {
+    case "double" => AvroReaders.Doubles
+    case "float" => AvroReaders.Floats
+    case "int32" => new IntReader { override def int(in: ByteCursor): Int = in.readVarint().toInt }
+    case "uint32" => new LongReader { override def long(in: ByteCursor): Long = in.readVarint() & 0xffffffffL }
+    case "sint32" => new IntReader { override def int(in: ByteCursor): Int = in.readLong().toInt }
+    case "fixed32" => new LongReader { override def long(in: ByteCursor): Long = in.readFixed32() & 0xffffffffL }
+    case "sfixed32" => new IntReader { override def int(in: ByteCursor): Int = in.readFixed32() }
+    case "int64" => new LongReader { override def long(in: ByteCursor): Long = in.readVarint() }
+    case "uint64" => new Computed(in => unsigned(in.readVarint()))
+    case "sint64" => AvroReaders.Longs
+    case "fixed64" => new Computed(in => unsigned(in.readFixed64()))
+    case "sfixed64" => new LongReader { override def long(in: ByteCursor): Long = in.readFixed64() }
+    case "bool" => new Computed(in => in.readVarint() != 0)
+    case "string" => new Computed(in => in.readText(in.checkedLength(in.readVarint())))
+    case "bytes" => new Computed(in => in.readBytes(in.checkedLength(in.readVarint())))
   }
 
   private def unsigned(n: Long): Decimal = Decimal(BigDecimal(java.lang.Long.toUnsignedString(n)), 20, 0)

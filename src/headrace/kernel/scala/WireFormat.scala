@@ -35,7 +35,7 @@ object WireFormat {
       path.foreach(index => out.putZigzag(index.toLong))
     }
 
-  private val FirstMessage = Seq(0)
+  val FirstMessage: Seq[Int] = Seq(0)
   private val MostNested = 64
 }
 
