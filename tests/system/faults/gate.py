@@ -34,8 +34,12 @@ def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
 
 
 def rows_with_gate() -> list[Sent]:
-    """Twenty rows in one partition, which pass; in the other some that pass, and then the one that waits."""
-    free = [Sent.row({"id": i, "what": "free"}, partition=0) for i in range(20)]
+    """Twenty rows in one partition, which pass; in the other some that pass, and then the one that waits.
+
+    By their keys they are written to two partitions as well: in one, those that are committed could not be read before
+    the transaction of the others is decided.
+    """
+    free = [Sent.row({"id": i, "what": "free"}, key="passing", partition=0) for i in range(20)]
     # Long ones: Python sends nothing back before its buffer is full.
-    held = [Sent.row({"id": 100 + i, "what": "held" * 300}, partition=1) for i in range(BEFORE_GATE)]
-    return [*free, *held, Sent.row({"id": 999, "what": "gate"}, partition=1)]
+    held = [Sent.row({"id": 100 + i, "what": "held" * 300}, key="waiting", partition=1) for i in range(BEFORE_GATE)]
+    return [*free, *held, Sent.row({"id": 999, "what": "gate"}, key="waiting", partition=1)]
