@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import LogError
-from headrace.log.dead_letters import DeadLetter, DeadLetters, Filter
+from headrace.log.dead_letters import PAGE, DeadLetter, DeadLetters, Filter
 from headrace.log.handled_letters import State
 from tests.system.records import Sent, produce, read_all
 from tests.system.running import Engine, fresh
@@ -143,8 +144,6 @@ def test_a_record_with_two_letters_is_sent_once(engine: Engine, poison: tuple[st
         for record in read_all(engine.bootstrap, letters)
         if record.value is not None
     ]
-    from confluent_kafka import Producer
-
     producer = Producer({"bootstrap.servers": engine.bootstrap})
     for value, key, headers in produced * 2:
         producer.produce(twice, value, key, headers=dict(headers))
@@ -153,6 +152,31 @@ def test_a_record_with_two_letters_is_sent_once(engine: Engine, poison: tuple[st
     outcome = DeadLetters(engine.bootstrap, twice).replay(Filter())
     assert (outcome.done, outcome.repeated) == (4, 4)
     assert len(read_all(engine.bootstrap, source)) == before + 4
+
+
+def test_a_replay_that_is_stopped_half_way_goes_on_from_there(engine: Engine, topic: Topic) -> None:
+    source, letters = topic("origin", partitions=1), topic("many", partitions=1)
+    count = 2 * PAGE + 200
+    producer = Producer({"bootstrap.servers": engine.bootstrap})
+    for number in range(count):
+        place = {"topic": source, "partition": "0", "offset": str(number)}
+        headers = {f"headrace-source-{name}": value.encode() for name, value in place.items()}
+        producer.produce(letters, str(number).encode(), headers=dict(headers))
+    assert producer.flush(30) == 0
+    seen: list[str] = []
+
+    def stopped(letter: DeadLetter) -> bytes | None:
+        seen.append(letter.position)
+        if len(seen) == PAGE + 100:
+            raise KeyboardInterrupt
+        return letter.value
+
+    with pytest.raises(KeyboardInterrupt):
+        DeadLetters(engine.bootstrap, letters).replay(Filter(), fix=stopped)
+    outcome = DeadLetters(engine.bootstrap, letters).replay(Filter())
+    assert outcome.done == count - PAGE, "the first page had been sent"
+    sent = [int(record.value or b"") for record in read_all(engine.bootstrap, source)]
+    assert sorted(sent) == list(range(count)), "each once"
 
 
 def test_of_two_replays_at_once_one_gives_way(engine: Engine, poison: tuple[str, hr.Pipeline]) -> None:

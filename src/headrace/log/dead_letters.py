@@ -64,7 +64,7 @@ class DeadLetter:
         'step `s1` could not compute its window # to #'
         """
         parts = self.reason.split("`")
-        return "`".join(re.sub(r"\d[\w:.+-]*", "#", p) if i % 2 == 0 else p for i, p in enumerate(parts))
+        return "`".join(re.sub(r"(?<![\w-])\d[\w:.+-]*", "#", p) if i % 2 == 0 else p for i, p in enumerate(parts))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 import headrace as hr
 from tests.system.records import Sent
 
-BEFORE_GATE = 150
-"""Rows before the one that waits: more than Spark hands to Python at a time, so that the first of them are written."""
+BEFORE_GATE = 250
+"""Rows before the one that waits: more than Spark hands to Python at a time, so that the first are written before."""
 
 
 def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
@@ -24,7 +24,8 @@ def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
                 time.sleep(0.02)
             return what
 
-        return df.withColumn("what", F.udf(passing, "string")("what"))
+        # Row by row and not through Arrow, which hands over ten thousand at a time.
+        return df.withColumn("what", F.udf(passing, "string", useArrow=False)("what"))
 
     pipeline = hr.Pipeline(name)
     rows = pipeline.read(source, schema="id BIGINT NOT NULL, what STRING NOT NULL")
@@ -33,7 +34,12 @@ def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
 
 
 def rows_with_gate() -> list[Sent]:
-    """Twenty rows in one partition, which pass; in the other some that pass, and then the one that waits."""
-    free = [Sent.row({"id": i, "what": "free"}, partition=0) for i in range(20)]
-    held = [Sent.row({"id": 100 + i, "what": "held"}, partition=1) for i in range(BEFORE_GATE)]
-    return [*free, *held, Sent.row({"id": 999, "what": "gate"}, partition=1)]
+    """Twenty rows in one partition, which pass; in the other some that pass, and then the one that waits.
+
+    By their keys they are written to two partitions as well: in one, those that are committed could not be read before
+    the transaction of the others is decided.
+    """
+    free = [Sent.row({"id": i, "what": "free"}, key="passing", partition=0) for i in range(20)]
+    # Long ones: Python sends nothing back before its buffer is full.
+    held = [Sent.row({"id": 100 + i, "what": "held" * 300}, key="waiting", partition=1) for i in range(BEFORE_GATE)]
+    return [*free, *held, Sent.row({"id": 999, "what": "gate"}, key="waiting", partition=1)]

@@ -55,7 +55,7 @@ class SparksOwnSink(Run):
 def kill_a_task(spark: SparkSession) -> int | None:
     """Kill one of the tasks that run now, as an executor that dies would; None if none runs."""
     context: Any = spark.sparkContext._jsc.sc()
-    latest = context.taskScheduler().nextTaskId().get()
+    latest = int(context.taskScheduler().nextTaskId())  # a number already: Py4J takes it out of its box
     for task in range(latest - 1, max(-1, latest - 9), -1):
         if context.killTaskAttempt(task, True, "killed by the fault harness"):
             return int(task)
