@@ -49,9 +49,9 @@ def lower(records: DataFrame, query: QueryPlan, control: Control | None = None) 
     return Lowered(made, state_types, outputs)
 
 
-def lower_rows(records: DataFrame, query: QueryPlan) -> DataFrame:
+def lower_rows(records: DataFrame, query: QueryPlan, *, tombstones: bool) -> DataFrame:
     """The rows of a query that keeps no state, as its steps leave them, with what travels with them."""
-    return _steps(to_rows(records, query), query, None)[0]
+    return _steps(to_rows(records, query, tombstones=tombstones), query, None)[0]
 
 
 def _steps(

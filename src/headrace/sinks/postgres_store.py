@@ -40,6 +40,7 @@ class PostgresSink(StoreSink):
     """See `hr.sinks.postgres`."""
 
     kind: ClassVar[str] = "postgres"
+    applies_changes: ClassVar[bool] = True
 
     url: str = field(repr=False)
     table: str
