@@ -19,7 +19,7 @@ from headrace.errors import SinkError, SinkUnavailableError, UnknownColumnError
 from headrace.pipeline.schema import Column, Schema
 from headrace.pipeline.sink import Guarantee
 from headrace.sinks.postgres_types import postgres_type, to_csv
-from headrace.sinks.protocol import CARRIED, ID, TAKES_AWAY, Batch, NeedsCare, Refuse, StoreSink, client
+from headrace.sinks.protocol import ID, TAKES_AWAY, Batch, NeedsCare, Refuse, StoreSink, client
 
 if TYPE_CHECKING:
     import psycopg
@@ -88,7 +88,8 @@ class PostgresSink(StoreSink):
         """Make the table and the table of markers, add columns that are allowed to be added."""
         from psycopg import sql
 
-        wanted = {c.name: postgres_type(c.type or "") for c in columns if c.name in self._written(_names(columns))}
+        written = self._written(tuple(c.name for c in columns))
+        wanted = {c.name: postgres_type(c.type or "") for c in columns if c.name in written}
         if not self.key:
             wanted[ROW_ID] = "text"
         with self._connect() as connection:
@@ -134,7 +135,7 @@ class PostgresSink(StoreSink):
             if batch.careful:
                 for chunk in rows:
                     for start in range(0, chunk.num_rows, _CAREFUL_ROWS):
-                        _carefully(work, chunk.slice(start, _CAREFUL_ROWS), refuse)
+                        work.apply_carefully(chunk.slice(start, _CAREFUL_ROWS), refuse)
             else:
                 try:
                     work.apply(rows)
@@ -298,9 +299,21 @@ class _Merge:
             self._connection.execute(self._take)
         self._connection.execute(self._put)
 
-    def clear(self) -> None:
-        """Empty the staging table for the next rows."""
-        self._connection.execute(self._clear)
+    def apply_carefully(self, rows: pa.RecordBatch, refuse: Refuse) -> None:
+        """Apply what the table takes; what it refuses is found by halves."""
+        import psycopg
+
+        try:
+            with self._connection.transaction():
+                self.apply(iter((rows,)))
+                self._connection.execute(self._clear)
+        except (psycopg.DataError, psycopg.IntegrityError) as problem:
+            if rows.num_rows == 1:
+                refuse(rows, f"the table refuses the row: {str(problem).strip().splitlines()[0]}")
+                return
+            half = rows.num_rows // 2
+            self.apply_carefully(rows.slice(0, half), refuse)
+            self.apply_carefully(rows.slice(half), refuse)
 
     def _staged(self, chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
         import pyarrow as pa
@@ -314,24 +327,3 @@ class _Merge:
         columns.append(kind)
         takes_away = self._kind is not None and bool(pc.any(pc.is_in(kind, pa.array(TAKES_AWAY))).as_py())
         return pa.RecordBatch.from_arrays(columns, names=[str(i) for i in range(len(columns))]), takes_away
-
-
-def _carefully(work: _Merge, rows: pa.RecordBatch, refuse: Refuse) -> None:
-    """Apply what the table takes; what it refuses is found by halves."""
-    import psycopg
-
-    try:
-        with work._connection.transaction():
-            work.apply(iter((rows,)))
-            work.clear()
-    except (psycopg.DataError, psycopg.IntegrityError) as problem:
-        if rows.num_rows == 1:
-            refuse(rows, f"the table refuses the row: {str(problem).strip().splitlines()[0]}")
-            return
-        half = rows.num_rows // 2
-        _carefully(work, rows.slice(0, half), refuse)
-        _carefully(work, rows.slice(half), refuse)
-
-
-def _names(columns: tuple[Column, ...]) -> tuple[str, ...]:
-    return tuple(column.name for column in columns if column.name not in CARRIED)
