@@ -30,7 +30,7 @@ class Merge:
         unique: tuple[str, ...],
         kind: str | None,
     ) -> None:
-        """`unique` is the key, or the column with the row's id; `kind` is the column with the kind of change, if any."""
+        """`unique` is the key, or the column with the row's id; `kind` the column with the kind of change, if any."""
         from psycopg import sql
 
         self._connection = connection
