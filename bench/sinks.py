@@ -78,7 +78,7 @@ def bare(url: str, parts: list[list[bytes]]) -> None:
     """COPY and merge by hand: the rows are CSV in memory already, and each partition has a connection of its own."""
     table = f"bare_{uuid4().hex[:8]}"
     with psycopg.connect(url) as connection:
-        connection.execute(f"CREATE TABLE {table} ({TABLE})")  # type: ignore[arg-type]
+        connection.execute(f"CREATE TABLE {table} ({TABLE})")
     threads = [threading.Thread(target=_merge, args=(url, table, part)) for part in parts]
     for thread in threads:
         thread.start()
@@ -90,12 +90,12 @@ def _merge(url: str, table: str, batches: list[bytes]) -> None:
     with psycopg.connect(url) as connection:
         for batch in batches:
             with connection.transaction():
-                connection.execute(f"CREATE TEMP TABLE staging (LIKE {table}) ON COMMIT DROP")  # type: ignore[arg-type]
+                connection.execute(f"CREATE TEMP TABLE staging (LIKE {table}) ON COMMIT DROP")
                 with connection.cursor().copy("COPY staging FROM STDIN (FORMAT csv)") as copy:
                     for start in range(0, len(batch), 1 << 20):
                         copy.write(batch[start : start + (1 << 20)])
                 connection.execute(
-                    f"INSERT INTO {table} SELECT * FROM staging ON CONFLICT (id) DO UPDATE SET"  # type: ignore[arg-type]
+                    f"INSERT INTO {table} SELECT * FROM staging ON CONFLICT (id) DO UPDATE SET"
                     " customer = excluded.customer, amount = excluded.amount, at = excluded.at, note = excluded.note"
                 )
 

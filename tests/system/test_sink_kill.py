@@ -31,7 +31,7 @@ def test_a_killed_job_leaves_every_row_in_every_store_once(
     produce(broker.bootstrap, source, payments())
     told = {"TEST_SOURCE": source, "TEST_DATABASE": database.url, "TEST_FOLDER": str(tmp_path)}
     words = ("run", "tests.system.jobs.stores:stores", "--bootstrap", broker.bootstrap)
-    options = ("--checkpoint", str(tmp_path / "checkpoint"), "--max-rows", "40")
+    options = ("--checkpoint", str(tmp_path / "checkpoint"), "--max-rows", "300")
 
     def stored() -> int:
         if not database.query(f"SELECT to_regclass('\"{source}-all\"')")[0][0]:

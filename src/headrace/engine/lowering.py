@@ -53,9 +53,11 @@ def lower(
     return Lowered(made, state_types, outputs)
 
 
-def lower_rows(records: DataFrame, query: QueryPlan, contracts: Contracts | None = None) -> DataFrame:
+def lower_rows(
+    records: DataFrame, query: QueryPlan, contracts: Contracts | None = None, *, tombstones: bool
+) -> DataFrame:
     """The rows of a query that keeps no state, as its steps leave them, with what travels with them."""
-    return _steps(to_rows(records, query, None, contracts), query, None)[0]
+    return _steps(to_rows(records, query, None, contracts, tombstones=tombstones), query, None)[0]
 
 
 def _steps(

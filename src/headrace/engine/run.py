@@ -307,7 +307,7 @@ class Run:
     def _stop_queries(self) -> None:
         for _, query in self._queries:
             query.stop()
-        if self._spark is not None and self._queries:
+        if self._spark is not None and (self._queries or self._sinks.plans):
             # Spark tells of a batch some time after it is done; nobody hears of it once the listener is gone.
             self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         for plan, _ in self._queries:

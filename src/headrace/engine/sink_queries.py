@@ -161,6 +161,7 @@ class SinkQueries:
 
         from headrace.engine.lowering import lower_rows
         from headrace.engine.source import read_records, with_ids
+        from headrace.engine.tombstones import with_deletes
 
         read = plan.read or Read(plan.topic, _schema(self._outputs[plan.topic]))
         limits = [n for n in (plan.sink.max_rows, self._settings.max_rows_per_batch) if n is not None]
@@ -175,11 +176,19 @@ class SinkQueries:
             **{"kafka.isolation.level": "read_committed"},
         )
         query = QueryPlan(plan.name, read, plan.steps, (), (), plan.name in self._takers, False)
-        rows = lower_rows(with_ids(records, from_headers=plan.ids_from_headers), query, self._contracts)
+        store = _store(plan)
+        deletes = bool(store.key) and store.applies_changes and plan.read is not None
+        identified = with_ids(records, from_headers=plan.ids_from_headers)
+        rows = lower_rows(identified, query, self._contracts, tombstones=deletes)
+        if deletes:
+            rows = with_deletes(rows, _store(plan, tuple(Column(name, None) for name in rows.columns)).key)
+            if plan.name not in self._takers:
+                # Another query sends on what is no row; a tombstone whose key can't be read is none.
+                rows = rows.where(~F.equal_null(hidden.INTAKE_REASON, F.lit(hidden.NO_PAYLOAD)))
         rows = rows.where(F.col(hidden.ROUTE).isin(Route.RESULT.value, Route.DEAD_LETTER.value))
         own = [name for name in rows.columns if not name.startswith("__hr_")]
         columns = tuple(Column(name, rows.schema[name].dataType.simpleString()) for name in own)
-        nested = [] if _store(plan).takes_nested else [c.name for c in columns if is_nested(c)]
+        nested = [] if store.takes_nested else [c.name for c in columns if is_nested(c)]
         values = [F.to_json(f"`{n}`").alias(n) if n in nested else F.col(f"`{n}`") for n in own]
         carried = (hidden.ID, hidden.PARTITION, hidden.OFFSET, hidden.INTAKE_REASON, hidden.RAW, hidden.RECORD_KEY)
         return rows.select(*values, *carried), columns

@@ -71,11 +71,16 @@ def with_ids(records: DataFrame, *, from_headers: bool) -> DataFrame:
 
 
 def to_rows(
-    records: DataFrame, query: QueryPlan, control_topic: str | None = None, contracts: Contracts | None = None
+    records: DataFrame,
+    query: QueryPlan,
+    control_topic: str | None = None,
+    contracts: Contracts | None = None,
+    *,
+    tombstones: bool = False,
 ) -> DataFrame:
     """Parse each record; what does not fit the schema becomes a dead letter with the reason, never an exception.
 
-    Records of the control topic are no data: they go through as they are.
+    Records of the control topic are no data: they go through as they are. `tombstones`: so do records without payload.
     """
     control = F.lit(False) if control_topic is None else F.col(_CONTROL)
     claims = [] if control_topic is None else [hidden.CLAIM]
@@ -106,7 +111,8 @@ def to_rows(
     )
     if not query.takes_side_rows:
         # Another query of the same topic sends these on; what only this query can't do without is its own matter.
-        parsed = parsed.where(control | payload.isNull())
+        kept = F.col(hidden.RAW).isNull() if tombstones else F.lit(False)
+        parsed = parsed.where(control | payload.isNull() | kept)
     own = missing(c.name for c in schema.columns if c.nullable and c.name in _needed(query))
     reason = F.when(~control, F.coalesce(payload, *own))
     rows = parsed.select(

@@ -168,8 +168,8 @@ def webhook(
 
     Up to `concurrency` requests are under way per partition; rows of one `key` go one after the other. A request may
     take `timeout`, a row with all its attempts `budget`; then the query pauses and begins again (`when_down="pause"`),
-    or the row goes to the dead letters ("dead_letter"). What the endpoint refuses with 4xx goes there at once. After
-    `breaker` failures in a row nobody asks for a second.
+    or the row goes to the dead letters ("dead_letter"). What the endpoint refuses with 4xx goes there at once. When
+    `breaker` rows have failed and none is taken, nobody asks for a second.
 
     >>> import headrace as hr
     >>> alerts = hr.Pipeline("demo").read("alerts", schema="card_id STRING, amount DOUBLE")

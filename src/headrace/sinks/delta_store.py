@@ -40,6 +40,7 @@ class DeltaSink(StoreSink):
     kind: ClassVar[str] = "delta"
     takes_nested: ClassVar[bool] = True
     latest_only: ClassVar[bool] = True
+    applies_changes: ClassVar[bool] = True
 
     path: str
     partition_by: tuple[str, ...]

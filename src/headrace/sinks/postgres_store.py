@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlsplit
 from headrace.errors import SinkError, SinkUnavailableError, UnknownColumnError
 from headrace.pipeline.schema import Column, Schema
 from headrace.pipeline.sink import Guarantee
-from headrace.sinks.postgres_types import postgres_type, to_csv
-from headrace.sinks.protocol import CARRIED, ID, TAKES_AWAY, Batch, NeedsCare, Refuse, StoreSink, client
+from headrace.sinks.postgres_merge import Merge
+from headrace.sinks.postgres_types import postgres_type
+from headrace.sinks.protocol import Batch, NeedsCare, Refuse, StoreSink, client
 
 if TYPE_CHECKING:
     import psycopg
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 MARKERS = "headrace_batches"
 ROW_ID = "headrace_id"
 """The column that rows without a key are told apart by."""
-_STAGING = "headrace_staging"
-_NUMBER = "headrace_number"
-_KIND = "headrace_kind"
 _CAREFUL_ROWS = 500
 _CONNECT_SECONDS = 10
 
@@ -40,6 +38,7 @@ class PostgresSink(StoreSink):
     """See `hr.sinks.postgres`."""
 
     kind: ClassVar[str] = "postgres"
+    applies_changes: ClassVar[bool] = True
 
     url: str = field(repr=False)
     table: str
@@ -87,7 +86,8 @@ class PostgresSink(StoreSink):
         """Make the table and the table of markers, add columns that are allowed to be added."""
         from psycopg import sql
 
-        wanted = {c.name: postgres_type(c.type or "") for c in columns if c.name in self._written(_names(columns))}
+        written = self._written(tuple(c.name for c in columns))
+        wanted = {c.name: postgres_type(c.type or "") for c in columns if c.name in written}
         if not self.key:
             wanted[ROW_ID] = "text"
         with self._connect() as connection:
@@ -129,11 +129,12 @@ class PostgresSink(StoreSink):
         with self._connect() as connection:
             if not self._take_marker(connection, batch, partition):
                 return {"skipped": True}
-            work = _Merge(self, connection, batch)
+            kind = batch.changes if self.key else None
+            work = Merge(connection, self._identifier(), self._written(batch.names), self.key, self._unique(), kind)
             if batch.careful:
                 for chunk in rows:
                     for start in range(0, chunk.num_rows, _CAREFUL_ROWS):
-                        _carefully(work, chunk.slice(start, _CAREFUL_ROWS), refuse)
+                        work.apply_carefully(chunk.slice(start, _CAREFUL_ROWS), refuse)
             else:
                 try:
                     work.apply(rows)
@@ -237,100 +238,3 @@ class PostgresSink(StoreSink):
 
     def _quoted(self) -> str:
         return ".".join('"' + part.replace('"', '""') + '"' for part in self.table.split("."))
-
-
-class _Merge:
-    """The rows of one transaction, through a staging table into the table."""
-
-    def __init__(self, sink: PostgresSink, connection: psycopg.Connection[Any], batch: Batch) -> None:
-        from psycopg import sql
-
-        self._connection = connection
-        self._key = sink.key
-        self._kind = batch.changes if sink.key else None
-        self._names = sink._written(batch.names)
-        self.rows = 0
-        names = (*self._names, *(() if sink.key else (ROW_ID,)))
-        listed = sql.SQL(", ").join(map(sql.Identifier, names))
-        staging = sql.Identifier(_STAGING)
-        connection.execute(
-            sql.SQL(
-                "CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {}, 0::bigint AS {}, ''::text AS {} FROM {} LIMIT 0"
-            ).format(staging, listed, sql.Identifier(_NUMBER), sql.Identifier(_KIND), sink._identifier())
-        )
-        self._copy = sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(staging)
-        key = sql.SQL(", ").join(map(sql.Identifier, sink._unique()))
-        # In the order of the key: two tasks that meet at the same rows lock them in the same order.
-        last = sql.SQL("SELECT DISTINCT ON ({key}) * FROM {staging} ORDER BY {key}, {number} DESC").format(
-            key=key, staging=staging, number=sql.Identifier(_NUMBER)
-        )
-        others = [name for name in self._names if name not in sink.key]
-        update: Any = sql.SQL("DO NOTHING")
-        if sink.key and others:
-            pairs = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
-            update = sql.SQL("DO UPDATE SET {}").format(sql.SQL(", ").join(pairs))
-        gone = sql.SQL(", ").join(map(sql.Literal, TAKES_AWAY))
-        kind = sql.Identifier(_KIND)
-        self._put = sql.SQL(
-            "INSERT INTO {table} ({listed}) SELECT {listed} FROM ({last}) s WHERE {kind} IS NULL OR {kind} NOT IN"
-            " ({gone}) ON CONFLICT ({key}) {update}"
-        ).format(table=sink._identifier(), listed=listed, last=last, kind=kind, gone=gone, key=key, update=update)
-        same = sql.SQL(" AND ").join(sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in sink._unique())
-        self._take = sql.SQL("DELETE FROM {table} t USING ({last}) s WHERE {same} AND {kind} IN ({gone})").format(
-            table=sink._identifier(), last=last, same=same, kind=kind, gone=gone
-        )
-        self._analyze = sql.SQL("ANALYZE {}").format(staging)
-        self._clear = sql.SQL("TRUNCATE {}").format(staging)
-
-    def apply(self, rows: Iterator[pa.RecordBatch]) -> None:
-        """Stage the rows, then merge: of a key's rows the last one counts."""
-        takes_away = False
-        with self._connection.cursor().copy(self._copy) as copy:
-            for chunk in rows:
-                staged, has_changes = self._staged(chunk)
-                takes_away = takes_away or has_changes
-                copy.write(to_csv(staged))
-                self.rows += chunk.num_rows
-        if takes_away:
-            # A join needs to know how large its sides are; the server knows nothing of a new table.
-            self._connection.execute(self._analyze)
-            self._connection.execute(self._take)
-        self._connection.execute(self._put)
-
-    def clear(self) -> None:
-        """Empty the staging table for the next rows."""
-        self._connection.execute(self._clear)
-
-    def _staged(self, chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        columns = [chunk.column(name) for name in self._names]
-        if not self._key:
-            columns.append(chunk.column(ID))
-        columns.append(pa.array(range(self.rows, self.rows + chunk.num_rows), pa.int64()))
-        kind = pa.nulls(chunk.num_rows, pa.string()) if self._kind is None else chunk.column(self._kind)
-        columns.append(kind)
-        takes_away = self._kind is not None and bool(pc.any(pc.is_in(kind, pa.array(TAKES_AWAY))).as_py())
-        return pa.RecordBatch.from_arrays(columns, names=[str(i) for i in range(len(columns))]), takes_away
-
-
-def _carefully(work: _Merge, rows: pa.RecordBatch, refuse: Refuse) -> None:
-    """Apply what the table takes; what it refuses is found by halves."""
-    import psycopg
-
-    try:
-        with work._connection.transaction():
-            work.apply(iter((rows,)))
-            work.clear()
-    except (psycopg.DataError, psycopg.IntegrityError) as problem:
-        if rows.num_rows == 1:
-            refuse(rows, f"the table refuses the row: {str(problem).strip().splitlines()[0]}")
-            return
-        half = rows.num_rows // 2
-        _carefully(work, rows.slice(0, half), refuse)
-        _carefully(work, rows.slice(half), refuse)
-
-
-def _names(columns: tuple[Column, ...]) -> tuple[str, ...]:
-    return tuple(column.name for column in columns if column.name not in CARRIED)

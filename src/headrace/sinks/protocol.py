@@ -78,6 +78,9 @@ class StoreSink(Sink):
     latest_only: ClassVar[bool] = False
     """Whether only the last row of each key in a batch is wanted, and each key in one partition."""
 
+    applies_changes: ClassVar[bool] = False
+    """Whether, with a key, a row that takes away is applied and not kept: deletes delete."""
+
     def check(self, columns: Schema | None) -> None:
         """Before anything starts: whether the store answers, and fits what is known of the columns."""
 

@@ -30,6 +30,7 @@ class RedisSink(StoreSink):
     """
 
     kind: ClassVar[str] = "redis"
+    applies_changes: ClassVar[bool] = True
 
     url: str = field(repr=False)
     prefix: str

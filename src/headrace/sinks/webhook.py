@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+_COOL_OFF = 1.0
 _RETRY = (408, 425, 429)
 
 
@@ -60,7 +61,7 @@ class WebhookSink(StoreSink):
     timeout_ms: int
     budget_ms: int
     breaker: int
-    """So many failures in a row, and no row is tried for a while."""
+    """So many rows that fail in a row, and none is tried for a while."""
     when_down: WhenDown
 
     @property
@@ -104,7 +105,7 @@ class WebhookSink(StoreSink):
         self, batch: Batch, partition: int, rows: Iterator[pa.RecordBatch], refuse: Refuse
     ) -> dict[str, Any] | None:
         """In lanes: the rows of a key are in one lane, and a lane sends one row at a time."""
-        breaker = _Breaker(self.breaker)
+        breaker = _Breaker(min(self.breaker, self.concurrency))
         sent = 0
         with ThreadPoolExecutor(self.concurrency) as pool:
             for chunk in rows:
@@ -152,10 +153,10 @@ class WebhookSink(StoreSink):
             if problem is None:
                 breaker.succeeded()
                 return
-            breaker.failed(problem)
+            breaker.failed(id, problem)
             left = end - time.monotonic()
             if left <= 0:
-                breaker.spent = True
+                breaker.gave_up()
                 raise _Unreachable(problem)
             # Full jitter: clients that failed together do not come back together.
             time.sleep(min(left, random.uniform(0, wait)))
@@ -189,33 +190,41 @@ class WebhookSink(StoreSink):
 
 
 class _Breaker:
-    """Opens after some failures in a row: for a while nobody asks an endpoint that is down."""
+    """Opens when several rows fail and none is taken: for a while nobody asks an endpoint that is down.
 
-    def __init__(self, failures: int) -> None:
-        self._limit = failures
+    It counts rows, not attempts: one row that the endpoint always fails at must not stop the others.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._limit = max(2, rows)
         self._lock = threading.Lock()
-        self._failures = 0
+        self._failing: set[str] = set()
         self._open_until = 0.0
         self._last = ""
         self.spent = False
-        """Whether a row has waited for all of its budget in vain: then others need not, until one is taken."""
+        """Whether a row has waited for all of its budget while it was open: then others need not."""
 
     def problem(self) -> str | None:
         """Why not to ask now; None if asking is allowed."""
         with self._lock:
             return self._last if time.monotonic() < self._open_until else None
 
-    def failed(self, problem: str) -> None:
-        """Count a failure."""
+    def failed(self, id: str, problem: str) -> None:
+        """Take note of a failure."""
         with self._lock:
-            self._failures += 1
+            self._failing.add(id)
             self._last = problem
-            if self._failures >= self._limit and time.monotonic() >= self._open_until:
-                self._open_until = time.monotonic() + 1.0
+            if len(self._failing) >= self._limit and time.monotonic() >= self._open_until:
+                self._open_until = time.monotonic() + _COOL_OFF
+
+    def gave_up(self) -> None:
+        """Take note of a row whose budget is spent."""
+        with self._lock:
+            self.spent = len(self._failing) >= self._limit
 
     def succeeded(self) -> None:
         """Close it."""
         with self._lock:
-            self._failures = 0
+            self._failing.clear()
             self._open_until = 0.0
             self.spent = False
