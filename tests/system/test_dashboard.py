@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from playwright.sync_api import Browser
 
 import headrace as hr
 from headrace.engine.publishing import TOPIC as PROGRESS
@@ -26,7 +27,7 @@ from headrace.ops.alarming import TOPIC as ALARM_TOPIC
 from headrace.ops.alarming import Alarms, to_topic
 from headrace.ops.watch import KafkaSource, Watch
 from headrace.ops.web.server import Address, Dashboard
-from tests.system.browser import browser, open_tab
+from tests.system.browser import Tab, browser, open_tab
 from tests.system.processes import Headrace
 from tests.system.records import read_all
 from tests.system.running import Engine, fresh, wait_for
@@ -112,6 +113,26 @@ def url(watch: Watch) -> Iterator[str]:
         yield running.url
 
 
+@pytest.fixture(scope="module")
+def launched() -> Iterator[Browser]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture
+def opened(launched: Browser) -> Iterator[Callable[..., Tab]]:
+    """Opens pages, and closes them after the test."""
+    tabs: list[Tab] = []
+
+    def open_page(url: str, **options: Any) -> Tab:
+        tabs.append(open_tab(launched, url, **options))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        tab.page.close()
+
+
 def value(watch: Watch, pipeline: str, name: str) -> float | None:
     lines = {line["name"]: line for line in watch.summary()["pipelines"]}
     found: float | None = lines[pipeline]["values"][name] if pipeline in lines else None
@@ -175,101 +196,99 @@ def _committed(checkpoint: Path, topic: str) -> dict[str, int]:
 
 
 def test_an_alarm_fires_on_a_forced_lag_in_the_browser_and_clears(
-    engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path
+    opened: Callable[..., Tab], engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path
 ) -> None:
-    with browser() as launched:
-        tab = open_tab(launched, f"{url}#/{clicks.name}")
-        page = tab.page
-        lag = page.locator('[data-tile="lag"]')
-        page.get_by_role("heading", name=clicks.name).wait_for()
-        with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint), clicks.traffic(60):
-            page.locator(".pill.running").wait_for()
-            shown = page.locator('[data-tile="throughput"] .big')
-            seen = {shown.inner_text()}
+    tab = opened(f"{url}#/{clicks.name}")
+    page = tab.page
+    lag = page.locator('[data-tile="lag"]')
+    page.get_by_role("heading", name=clicks.name).wait_for()
+    with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint), clicks.traffic(60):
+        page.locator(".pill.running").wait_for()
+        shown = page.locator('[data-tile="throughput"] .big')
+        seen = {shown.inner_text()}
 
-            def moved() -> bool:
-                seen.add(shown.inner_text())
-                return len(seen) >= 3
+        def moved() -> bool:
+            seen.add(shown.inner_text())
+            return len(seen) >= 3
 
-            wait_for(moved, "the numbers to move")
-            # Late events flow to their topic, and the graph shows it.
-            edge = page.locator(f'[data-edge$=">topic:{clicks.late}"]')
+        wait_for(moved, "the numbers to move")
+        # Late events flow to their topic, and the graph shows it.
+        edge = page.locator(f'[data-edge$=">topic:{clicks.late}"]')
 
-            def late_flows() -> bool:
-                clicks.send(5, age=3600)
-                return float(edge.get_attribute("data-rate") or 0) > 0
+        def late_flows() -> bool:
+            clicks.send(5, age=3600)
+            return float(edge.get_attribute("data-rate") or 0) > 0
 
-            wait_for(late_flows, "late events on the graph")
-            assert "firing" not in (lag.get_attribute("class") or "")
-            tab.picture("dashboard-1440")
-        clicks.send(2500)
-        page.locator('[data-tile="lag"].firing').wait_for(timeout=60_000)
-        assert "firing" in lag.inner_text()
-        assert page.locator("#alarm-count.firing").is_visible()
-        assert page.locator("#news").inner_text().startswith(clicks.name)
-        assert firing(watch, clicks.name) == [ALARM]
-        tab.picture("dashboard-firing")
-        with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint):
-            page.locator('[data-tile="lag"].ok').wait_for(timeout=90_000)
-        assert tab.problems == []
-        assert {re.sub(r"^(https?://[^/]+).*", r"\1/", r) for r in tab.requests} == {url}
+        wait_for(late_flows, "late events on the graph")
+        assert "firing" not in (lag.get_attribute("class") or "")
+        tab.picture("dashboard-1440")
+    clicks.send(2500)
+    page.locator('[data-tile="lag"].firing').wait_for(timeout=60_000)
+    assert "firing" in lag.inner_text()
+    assert page.locator("#alarm-count.firing").is_visible()
+    assert page.locator("#news").inner_text().startswith(clicks.name)
+    assert firing(watch, clicks.name) == [ALARM]
+    tab.picture("dashboard-firing")
+    with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint):
+        page.locator('[data-tile="lag"].ok').wait_for(timeout=90_000)
+    assert tab.problems == []
+    assert {re.sub(r"^(https?://[^/]+).*", r"\1/", r) for r in tab.requests} == {url}
     told = [json.loads(r.value or b"") for r in read_all(engine.bootstrap, ALARM_TOPIC)]
     mine = [t["event"] for t in told if t["pipeline"] == clicks.name and t["metric"] == "lag_events"]
     assert mine[-2:] == ["firing", "cleared"]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1440, "dark"), (768, "light")])
-def test_the_layout_holds(url: str, clicks: Clicks, width: int, scheme: str) -> None:
-    with browser() as launched:
-        tab = open_tab(launched, f"{url}#/{clicks.name}", width=width, height=844, scheme=scheme)
-        tab.page.locator("#graph svg").wait_for()
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
-        cut = """[...document.querySelectorAll('.tile .big, .fact b, h1, h2')].filter(
-            (e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline'
-        ).map((e) => e.textContent)"""
-        assert tab.page.evaluate(cut) == []
-        tiles = tab.page.locator(".tile")
-        assert tiles.count() == 5
-        assert all(tiles.nth(i).is_visible() for i in range(5))
-        tab.picture(f"dashboard-{width}-{scheme}")
-        assert tab.problems == []
+def test_the_layout_holds(opened: Callable[..., Tab], url: str, clicks: Clicks, width: int, scheme: str) -> None:
+    tab = opened(f"{url}#/{clicks.name}", width=width, height=844, scheme=scheme)
+    tab.page.locator("#graph svg").wait_for()
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    cut = """[...document.querySelectorAll('.tile .big, .fact b, h1, h2')].filter(
+        (e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline'
+    ).map((e) => e.textContent)"""
+    assert tab.page.evaluate(cut) == []
+    tiles = tab.page.locator(".tile")
+    assert tiles.count() == 5
+    assert all(tiles.nth(i).is_visible() for i in range(5))
+    tab.picture(f"dashboard-{width}-{scheme}")
+    assert tab.problems == []
 
 
-def test_it_is_used_with_the_keyboard_and_told_to_a_screen_reader(url: str, clicks: Clicks) -> None:
-    with browser() as launched:
-        page = open_tab(launched, f"{url}#/{clicks.name}").page
-        page.locator("#graph svg").wait_for()
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.className") == "skip"
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "main"
-        page.get_by_role("radio", name="5 min").focus()
-        page.keyboard.press("ArrowRight")
-        assert page.get_by_role("radio", name="1 h", exact=True).is_checked()
-        assert page.get_by_role("region", name="Consumer lag").is_visible()
-        assert "per second" in (page.get_by_role("img", name=re.compile("^Flow")).get_attribute("aria-label") or "")
-        unnamed = """[...document.querySelectorAll('button, select, input, a')].filter((e) => e.offsetParent &&
-            !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map((e) => e.outerHTML)"""
-        assert page.evaluate(unnamed) == []
+def test_it_is_used_with_the_keyboard_and_told_to_a_screen_reader(
+    opened: Callable[..., Tab], url: str, clicks: Clicks
+) -> None:
+    page = opened(f"{url}#/{clicks.name}").page
+    page.locator("#graph svg").wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.get_by_role("radio", name="5 min").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("radio", name="1 h", exact=True).is_checked()
+    assert page.get_by_role("region", name="Consumer lag").is_visible()
+    assert "per second" in (page.get_by_role("img", name=re.compile("^Flow")).get_attribute("aria-label") or "")
+    unnamed = """[...document.querySelectorAll('button, select, input, a')].filter((e) => e.offsetParent &&
+        !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map((e) => e.outerHTML)"""
+    assert page.evaluate(unnamed) == []
 
 
 def test_what_is_in_the_log_is_never_run_as_code(
-    engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path
+    opened: Callable[..., Tab], engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path
 ) -> None:
-    with browser() as launched:
-        tab = open_tab(launched, f"{url}#/{clicks.name}")
-        tab.page.locator("#graph svg").wait_for()
-        tab.page.get_by_role("tab", name=clicks.results).click()
-        with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint):
+    tab = opened(f"{url}#/{clicks.name}")
+    tab.page.locator("#graph svg").wait_for()
+    tab.page.get_by_role("tab", name=clicks.results).click()
+    with engine.live(clicks.pipeline, Mode.MICROBATCH, checkpoint):
 
-            def seen() -> bool:
-                clicks.send(3, user=ATTACK)
-                return ATTACK[:20] in tab.page.locator("#results").inner_text()
+        def seen() -> bool:
+            clicks.send(3, user=ATTACK)
+            return ATTACK[:20] in tab.page.locator("#results").inner_text()
 
-            wait_for(seen, "the attack to be shown as text")
-        assert tab.page.title() != "attacked"
-        assert tab.page.locator("#results img").count() == 0
-        assert tab.problems == []
+        wait_for(seen, "the attack to be shown as text")
+    assert tab.page.title() != "attacked"
+    assert tab.page.locator("#results img").count() == 0
+    assert tab.problems == []
 
 
 def test_what_a_run_publishes_is_bounded_and_tells_no_secret(engine: Engine, clicks: Clicks) -> None:
@@ -285,13 +304,14 @@ def test_what_a_run_publishes_is_bounded_and_tells_no_secret(engine: Engine, cli
     assert max(per_second.count(second) for second in set(per_second)) <= 3
 
 
-def test_the_command_serves_and_ends_cleanly(broker: EmbeddedBroker, clicks: Clicks, tmp_path: Path) -> None:
+def test_the_command_serves_and_ends_cleanly(
+    opened: Callable[..., Tab], broker: EmbeddedBroker, clicks: Clicks, tmp_path: Path
+) -> None:
     command = Headrace(tmp_path, "dashboard", "--bootstrap", broker.bootstrap, "--port", "0", "--output", "json")
     try:
         command.until_told('"url"')
         told: dict[str, Any] = json.loads(command.out.splitlines()[0])
-        with browser() as launched:
-            open_tab(launched, f"{told['url']}#/{clicks.name}").page.locator("#graph svg").wait_for()
+        opened(f"{told['url']}#/{clicks.name}").page.locator("#graph svg").wait_for()
         command.interrupt()
         assert command.process.wait(30) == 0
         assert "Traceback" not in command.err
@@ -311,13 +331,13 @@ def test_top_prints_the_same_numbers(broker: EmbeddedBroker, clicks: Clicks, wat
     assert line["values"]["state_rows"] == value(watch, clicks.name, "state_rows")
 
 
-def test_fifty_pipelines_with_five_thousand_partitions_are_all_there_and_moving() -> None:
+def test_fifty_pipelines_with_five_thousand_partitions_are_all_there_and_moving(opened: Callable[..., Tab]) -> None:
     feed = Synthetic(50, 100)
     watch = Watch(feed, Alarms(["lag_events > 10_000"]), wall=feed.wall)
     for _ in range(30):
         watch.look()
-    with Dashboard(watch, Address(port=0)) as running, browser() as launched:
-        tab = open_tab(launched, f"{running.url}#/pipeline-31")
+    with Dashboard(watch, Address(port=0)) as running:
+        tab = opened(f"{running.url}#/pipeline-31")
         page = tab.page
         page.get_by_role("heading", name="pipeline-31").wait_for()
         assert page.locator("nav.pipelines a").count() == 50

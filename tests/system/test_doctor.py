@@ -180,7 +180,8 @@ def ward(broker: EmbeddedBroker) -> Iterator[Ward]:
         threading.Thread(target=_restless, args=(broker.bootstrap, moving.source, stopping), daemon=True).start()
         traffic = threading.Thread(target=go_on)
         traffic.start()
-        running.callback(lambda: (stopping.set(), traffic.join()))
+        running.callback(traffic.join)
+        running.callback(stopping.set)
         stopping.wait(6)  # two heartbeats, and watermarks that do not move
         examined = gather(broker.bootstrap, SECONDS, None, (), lambda message: None)
         by_name = {e.pipeline.name: e for e in examined}

@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import DashboardError, InvalidAlarmError, InvalidPipelineError
-from headrace.ops.alarming import Alarms, read_alarms, to_webhook
+from headrace.ops.alarming import Alarms, Change, read_alarms, to_webhook
 from headrace.ops.runs import Pipeline
 from headrace.pipeline.alarms import DEFAULTS, parse_alarm
 from tests.system.running import wait_for
@@ -68,7 +68,8 @@ def test_a_pipeline_tells_all_wrong_alarms_at_once() -> None:
 
 
 def test_ok_pending_firing_and_back() -> None:
-    alarms, changes = Alarms(["lag_seconds > 60 for 10s"]), []
+    alarms = Alarms(["lag_seconds > 60 for 10s"])
+    changes: list[Change] = []
     alarms.on_change(changes.append)
     pipeline = Pipeline("clicks")
 
@@ -90,7 +91,8 @@ def test_ok_pending_firing_and_back() -> None:
 
 
 def test_a_peak_that_passes_fires_nothing_and_what_is_unknown_is_no_alarm() -> None:
-    alarms, changes = Alarms(["lag_seconds > 60 for 10s"]), []
+    alarms = Alarms(["lag_seconds > 60 for 10s"])
+    changes: list[Change] = []
     alarms.on_change(changes.append)
     for at, lag in ((0, 61.0), (9, 61.0), (10, 1.0), (11, 61.0), (20, 61.0), (20.5, None), (22, 61.0)):
         alarms.evaluate(Pipeline("clicks"), {"lag_seconds": lag}, at)
@@ -138,7 +140,8 @@ def test_the_webhook_gets_what_fires_and_is_tried_again() -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    alarms, said = Alarms(["lag_seconds > 60"]), []
+    alarms = Alarms(["lag_seconds > 60"])
+    said: list[str] = []
     to_webhook(alarms, f"http://127.0.0.1:{server.server_port}/secret-path", said.append)
     for at, lag in ((0, 61.0), (1, 1.0)):
         alarms.evaluate(Pipeline("clicks"), {"lag_seconds": lag}, at)
@@ -151,7 +154,8 @@ def test_the_webhook_gets_what_fires_and_is_tried_again() -> None:
 
 
 def test_a_webhook_that_is_gone_is_told_without_its_address() -> None:
-    alarms, said = Alarms(["lag_seconds > 60"]), []
+    alarms = Alarms(["lag_seconds > 60"])
+    said: list[str] = []
     to_webhook(alarms, "http://127.0.0.1:1/secret-path", said.append)
     alarms.evaluate(Pipeline("clicks"), {"lag_seconds": 61.0}, 0)
     wait_for(lambda: bool(said), "the failure to be told")

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -127,7 +127,7 @@ class Runs:
         for pipeline in self.pipelines.values():
             if pipeline.alive and now - max(pipeline.heard, seeing_since) > SILENT_SECONDS:
                 pipeline.status = "lost"
-                at = datetime.fromtimestamp(pipeline.heard).astimezone().isoformat(timespec="milliseconds")
+                at = datetime.fromtimestamp(pipeline.heard, UTC).isoformat(timespec="milliseconds")
                 silent = "the run ended without a word: killed, or its machine is gone"
                 _note(pipeline, {"at": at, "message": silent}, "lost")
 

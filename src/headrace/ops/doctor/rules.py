@@ -231,15 +231,15 @@ def schema_change(e: Evidence) -> Iterator[Finding]:
 def stalled_watermark(e: Evidence) -> Iterator[Finding]:
     """Event time that stands still while events come."""
     for query in e.pipeline.queries.values():
-        marks = list(query.marks)
-        busy = [m for m in marks if m[2] > 0]
+        # Without state there is no watermark, and nothing waits for one.
+        busy = [m for m in query.marks if m[2] > 0 and m[1]]
         if len(busy) < 3 or busy[-1][1] != busy[0][1] or busy[-1][0] - busy[0][0] < 5:
             continue
         flows = [b for b in e.behind if b.query == query.name]
         idle = [b.partition for b in flows if b.per_second == 0]
         rows = sum(m[2] for m in busy)
         evidence = (
-            f"the watermark of {query.name} has been {busy[-1][1] or 'unset'} for {busy[-1][0] - busy[0][0]:.0f} s "
+            f"the watermark of {query.name} has been {busy[-1][1]} for {busy[-1][0] - busy[0][0]:.0f} s "
             f"and {rows:,} events"
         )
         if idle and len(idle) < len(flows):
