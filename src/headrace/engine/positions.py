@@ -1,11 +1,10 @@
-"""In real time, the position of each query in its consumer group, committed at each checkpoint."""
+"""Positions in consumer groups, committed by the driver: of real time at each checkpoint, of sinks after each batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.engine.plan import QueryPlan
 from headrace.errors import LogError
 from headrace.log.positions import GroupPositions
 
@@ -18,18 +17,21 @@ class PositionReport:
         self._report = report
         self._groups: GroupPositions | None = None
 
-    def on_progress(self, plans: Iterable[QueryPlan], progress: dict[str, Any]) -> None:
-        """Take in a batch of one of them (Spark's own JSON). What can't be committed does not stop the run."""
-        plan = next((p for p in plans if p.name == progress.get("name")), None)
-        if plan is None:
+    def on_progress(self, topics: Mapping[str, str], progress: dict[str, Any]) -> None:
+        """Take in a batch (Spark's own JSON) of a query, whose topic is in `topics` by its name; others do not count.
+
+        What can't be committed does not stop the run.
+        """
+        query = progress.get("name") or ""
+        if query not in topics:
             return
-        read = read_offsets(progress, plan.read.topic)
+        read = read_offsets(progress, topics[query])
         try:
             if self._groups is None:
                 self._groups = GroupPositions(self._bootstrap)
-            self._groups.commit(plan.name, plan.read.topic, read)
+            self._groups.commit(query, topics[query], read)
         except LogError as problem:
-            self._report(f"{plan.name}: {problem.what}")
+            self._report(f"{query}: {problem.what}")
 
 
 def read_offsets(progress: dict[str, Any], topic: str) -> dict[int, int]:

@@ -366,8 +366,10 @@ class Run:
             keeper.on_progress(progress)
         if self.phase is not Mode.REALTIME and self._spark is not None:
             self._pacing.on_progress(self._spark, progress)
-        elif self.phase is Mode.REALTIME:
-            self._positions.on_progress(self.plans, progress)
+        topics = {plan.name: plan.topic for plan in self._sinks.plans}
+        if self.phase is Mode.REALTIME:
+            topics |= {plan.name: plan.read.topic for plan in self.plans}
+        self._positions.on_progress(topics, progress)
 
     def _drain_sinks(self) -> None:
         """What was replayed is in its topics: let the sinks write it, and end."""

@@ -24,6 +24,7 @@ from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import SinkPlan
 from headrace.engine.sink_task import RESULT, SinkTask, in_words
 from headrace.errors import HeadraceError, SinkUnavailableError
+from headrace.kernel import doorway
 from headrace.pipeline.nodes import Read
 from headrace.pipeline.schema import Column, Schema
 from headrace.sinks.protocol import Batch, StoreSink
@@ -142,10 +143,11 @@ class SinkQueries:
         return folder / "sinks" / plan.name / plan.topic
 
     def _start(self, spark: SparkSession, plan: SinkPlan, folder: Path, ends: bool) -> StreamingQuery:
-        rows, columns = self._rows(spark, plan)
+        identity = _identity(folder, plan)
+        rows, columns = self._rows(spark, plan, identity)
         store = _store(plan, columns)
         box = DeadLetterBox(self._bootstrap, plan.topic, self.dead_letters[0], plan.name)
-        feed = _Feed(plan, store, columns, _identity(folder, plan), box, self._listener, self._report, self._stopping)
+        feed = _Feed(plan, store, columns, identity, box, self._listener, self._report, self._stopping)
         writer = (
             rows.writeStream.queryName(plan.name)
             .foreachBatch(feed)
@@ -156,7 +158,7 @@ class SinkQueries:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{plan.sink.every_ms} milliseconds").start()
 
-    def _rows(self, spark: SparkSession, plan: SinkPlan) -> tuple[DataFrame, tuple[Column, ...]]:
+    def _rows(self, spark: SparkSession, plan: SinkPlan, identity: str) -> tuple[DataFrame, tuple[Column, ...]]:
         from pyspark.sql import functions as F
 
         from headrace.engine.lowering import lower_rows
@@ -165,12 +167,15 @@ class SinkQueries:
 
         read = plan.read or Read(plan.topic, _schema(self._outputs[plan.topic]))
         limits = [n for n in (plan.sink.max_rows, self._settings.max_rows_per_batch) if n is not None]
+        doorway.limit_batches(spark, identity, min(limits))
         records = read_records(
             spark,
             read,
             self._bootstrap,
             min(limits),
             None,
+            # Its tasks are in the order of the log, also when a batch is repeated: a store's marker is that of a task.
+            intake=identity,
             includeHeaders=str(plan.ids_from_headers).lower(),
             # What an unfinished transaction wrote is nothing yet.
             **{"kafka.isolation.level": "read_committed"},
