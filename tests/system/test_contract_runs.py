@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 import headrace as hr
-from headrace.contracts import RegistryClient
+from headrace.contracts import Reference, RegistryClient
 from headrace.contracts.embedded import EmbeddedRegistry
 from headrace.engine.explain import explain_dict
 from headrace.engine.run import Run
@@ -176,6 +176,32 @@ def test_contracts_in_real_time(engine: Engine, topic: Topic, client: RegistryCl
         reader.close()
     results = [decoded(client, r) for r in reader.records if r.topic == f"{name}-out"]
     assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
+
+
+def test_schemas_that_refer_to_others_are_read_and_written(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("refers"), topic("refers", partitions=1)
+    money = {"type": "record", "name": "shop.Money", "fields": [{"name": "units", "type": "long"}]}
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "string"}, {"name": "price", "type": "shop.Money"}]
+    order = {"type": "record", "name": "shop.Order", "fields": fields}
+    client.register(f"{name}-money", json.dumps(money))
+    refers = [Reference("shop.Money", f"{name}-money", 1)]
+    id = client.register(f"{source}-value", json.dumps(order), references=refers)
+    client.register(f"{name}-value", json.dumps(order), references=refers)
+    whole = {**order, "fields": [fields[0], {"name": "price", "type": money}]}
+    produce(engine.bootstrap, source, [Sent(payload(id, whole, {"id": "a", "price": {"units": 5}}))])
+    pipeline = hr.Pipeline(name)
+    orders = pipeline.read(source, contract=f"{source}-value")
+    orders.with_column("double", "price.units * 2").write(f"{name}-out", contract=f"{name}-value")
+    engine.replay(pipeline, tmp_path)
+    (written,) = engine.read(f"{name}-out")
+    latest = client.latest(f"{name}-value")
+    assert (latest.version, latest.references) == (2, tuple(refers))
+    grown = {**whole, "fields": [*whole["fields"], json.loads(latest.text)["fields"][2]]}
+    assert written.value is not None
+    found = fastavro.schemaless_reader(io.BytesIO(written.value[5:]), fastavro.parse_schema(grown, named_schemas={}))
+    assert found == {"id": "a", "price": {"units": 5}, "double": 10}
 
 
 PROTO = """
