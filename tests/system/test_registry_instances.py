@@ -38,12 +38,12 @@ def test_two_instances_that_register_at_once_agree(
         barrier = threading.Barrier(4)
 
         def work(worker: int) -> list[int]:
-            """The same forty schemas from each, through one instance and the other, in another order each time."""
+            """The same twenty schemas from each, through one instance or the other, each in another order."""
             client = clients[worker % 2]
             barrier.wait()
             found = {}
             for step in range(20):
-                number = (step * (2 * worker + 1)) % 20
+                number = step * (1, 3, 7, 9)[worker] % 20
                 found[number] = client.register(f"{prefix}-{number}", schema(number + 1000))
             return [found[number] for number in range(20)]
 

@@ -19,20 +19,30 @@ def start(
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="where clients connect; a free one is chosen if left out")
     ] = None,
+    registry: Annotated[bool, typer.Option(help="also start the schema registry")] = True,
     output: OutputOption = Format.TEXT,
 ) -> None:
-    """Start the broker, or say where it runs already. It runs until `headrace broker stop`."""
+    """Start the broker and the schema registry, or say where they run already. `headrace broker stop` stops both."""
+    from headrace.contracts.embedded import EmbeddedRegistry
+
     out = Output.of(output)
     with out.progress() as progress:
         broker = EmbeddedBroker(port=port, attached=False).start(progress)
+        if registry:
+            EmbeddedRegistry(broker.bootstrap, attached=False).start(progress)
     _print(out, running_broker(broker.data_dir))
 
 
 @app.command()
 def stop(output: OutputOption = Format.TEXT) -> None:
-    """Stop the broker. Its data stays."""
+    """Stop the broker, and the schema registry that works on it. Their data stays."""
+    from headrace.contracts.embedded import running_registry, stop_registry
+
     out = Output.of(output)
     running = running_broker()
+    registry = running_registry()
+    if running is not None and registry is not None and registry.bootstrap == running.bootstrap:
+        stop_registry()
     if running is not None:
         running.stop()
     text = "the broker does not run" if running is None else f"stopped the broker at {running.bootstrap}"
@@ -49,6 +59,9 @@ def status(output: OutputOption = Format.TEXT) -> None:
 
 
 def _print(out: Output, running: RunningBroker | None) -> None:
+    from headrace.contracts.embedded import running_registry
+
+    registry = running_registry()
     if running is None:
         folder = default_data_dir()
         out.record({"running": False, "data_dir": str(folder)}, f"the broker does not run (its data is in {folder})")
@@ -59,6 +72,8 @@ def _print(out: Output, running: RunningBroker | None) -> None:
         "pid": running.pid,
         "started": running.started,
         "data_dir": str(running.data_dir),
+        "registry": None if registry is None else registry.url,
     }
     text = f"the broker runs at {running.bootstrap} (process {running.pid}, since {running.started})"
-    out.record(fields, f"{text}\ndata and logs: {running.data_dir}")
+    where = "" if registry is None else f"\nthe schema registry runs at {registry.url}"
+    out.record(fields, f"{text}{where}\ndata and logs: {running.data_dir}")

@@ -130,6 +130,9 @@ class RegistryLog:
                     # long.
                     "transaction.timeout.ms": 10_000,
                     "linger.ms": 0,
+                    # Without a callback of ours the client raises what is fatal, such as being fenced, in the middle
+                    # of a report of delivery. It comes as an error of the commit as well.
+                    "error_cb": lambda error: _LOG.debug("the producer says: %s", error.str()),
                 },
             )
         )
@@ -213,8 +216,9 @@ class RegistryLog:
 
 def ensure_topic(bootstrap: str, topic: str) -> None:
     """Creates the topic of the log, or checks that the one that is there can serve: one partition, compacted."""
-    topics = Topics(bootstrap, timeout=20)
-    if not topics.exists(topic):
+    found_there = Topics(bootstrap).exists(topic)  # says soon that there is no broker
+    topics = Topics(bootstrap, timeout=30)
+    if not found_there:
         brokers = len(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=20).brokers)
         settings = {"cleanup.policy": "compact", "min.compaction.lag.ms": "0"}
         if topics.create(topic, 1, min(_REPLICATION, brokers), settings, exist_ok=True):
