@@ -21,7 +21,7 @@ from headrace.contracts import refusals, rules
 from headrace.contracts.client import CONTENT_TYPE
 from headrace.contracts.http_answers import answer_of, problem, text_of
 from headrace.contracts.http_guards import BasicAuth, EncodedPaths
-from headrace.contracts.records import Version
+from headrace.contracts.records import Version, attributes
 from headrace.contracts.refusals import Refusal
 from headrace.contracts.registry import Asked, Registry, version_number
 from headrace.contracts.rules import Rules
@@ -284,18 +284,8 @@ def _metadata_version(registry: Registry, request: Request) -> Any:
 
 
 def _content(version: Version, text: str) -> dict[str, Any]:
-    """A schema without its place. What has the default value is left out, as in the original."""
-    schema = version.schema
-    answer: dict[str, Any] = {"schema": text, "guid": guid_of(version)}
-    if schema.type is not SchemaType.AVRO:
-        answer["schemaType"] = schema.type.value
-    if schema.references:
-        answer["references"] = [each.to_json() for each in schema.references]
-    if version.metadata is not None:
-        answer["metadata"] = version.metadata
-    if version.rule_set is not None:
-        answer["ruleSet"] = version.rule_set
-    return answer
+    """A schema without its place."""
+    return {"schema": text, "guid": guid_of(version), **attributes(version)}
 
 
 def _placed(version: Version) -> dict[str, Any]:

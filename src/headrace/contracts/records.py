@@ -44,18 +44,31 @@ def schema_record(version: Version) -> Record:
     >>> schema_record(Version("names-value", 1, Schema(7, SchemaType.AVRO, '"string"'))).key
     b'{"keytype":"SCHEMA","subject":"names-value","version":1,"magic":1}'
     """
-    schema = version.schema
-    value: dict[str, object] = {"subject": version.subject, "version": version.version, "id": schema.id}
-    if schema.type is not SchemaType.AVRO:
-        value["schemaType"] = schema.type.value
-    if schema.references:
-        value["references"] = [reference.to_json() for reference in schema.references]
-    if version.metadata is not None:
-        value["metadata"] = version.metadata
-    if version.rule_set is not None:
-        value["ruleSet"] = version.rule_set
-    value |= {"schema": schema.text, "deleted": version.deleted}
+    value = {
+        "subject": version.subject,
+        "version": version.version,
+        "id": version.schema.id,
+        **attributes(version),
+        "schema": version.schema.text,
+        "deleted": version.deleted,
+    }
     return Record(_schema_key(version.subject, version.version), _bytes(value))
+
+
+def attributes(version: Version) -> dict[str, Any]:
+    """What a version may have beside its text, in the log and in the REST API alike: left out where it has not.
+
+    >>> attributes(Version("names-value", 1, Schema(7, SchemaType.JSON, "true")))
+    {'schemaType': 'JSON'}
+    """
+    schema = version.schema
+    given = {
+        "schemaType": None if schema.type is SchemaType.AVRO else schema.type.value,
+        "references": [reference.to_json() for reference in schema.references] or None,
+        "metadata": version.metadata,
+        "ruleSet": version.rule_set,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def schema_tombstone(subject: str, version: int) -> Record:
