@@ -12,6 +12,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ _SYNC_SECONDS = 10.0
 _WRITE_SECONDS = 30.0
 _REPLICATION = 3
 _BATCH = 10_000
+_MARK = "headrace-write"
 
 
 class RegistryLog:
@@ -49,6 +51,9 @@ class RegistryLog:
         self._writing = threading.Lock()
         self._moved = threading.Condition()
         self._position = -1
+        self._instance = uuid.uuid4().hex
+        self._writes = 0  # how many this instance has made
+        self._written = 0  # how many of them the state has
         self._closing = threading.Event()
         self._reader = threading.Thread(target=self._read, name="registry-log", daemon=True)
 
@@ -81,7 +86,7 @@ class RegistryLog:
             end = future.result(timeout + 1).offset
         except KafkaException as error:
             raise _timeout(f"the end of topic `{self._topic}` can't be read", error.args[0].str()) from error
-        self._await(end, deadline)
+        self._await(lambda: self._position >= end, deadline)
 
     def write(self, decide: Decision[T]) -> T:
         """Writes what `decide` makes of the state, and returns its answer when the state has it.
@@ -117,7 +122,7 @@ class RegistryLog:
             self.sync()  # another instance may have written what makes it right
             answer, records = decide(self.state)
         if records:
-            self._await(self._commit(self._producer, records, deadline) + 1, deadline)
+            self._commit(self._producer, records, deadline)
         return answer
 
     def _claim(self, deadline: float) -> Producer:
@@ -130,48 +135,37 @@ class RegistryLog:
                     # long.
                     "transaction.timeout.ms": 10_000,
                     "linger.ms": 0,
-                    # Without a callback of ours the client raises what is fatal, such as being fenced, in the middle
-                    # of a report of delivery. It comes as an error of the commit as well.
-                    "error_cb": lambda error: _LOG.debug("the producer says: %s", error.str()),
+                    "log_level": 0,  # being fenced is part of the game, and no reason for noise
                 },
             )
         )
         producer.init_transactions(max(1.0, deadline - time.monotonic()))
         return producer
 
-    def _commit(self, producer: Producer, records: Sequence[Record], deadline: float) -> int:
-        """Writes the records in one transaction; returns the offset of the last one."""
-        offsets: list[int] = []
-        failures: list[KafkaError] = []
+    def _commit(self, producer: Producer, records: Sequence[Record], deadline: float) -> None:
+        """Writes the records in one transaction, and returns when the state has them.
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failures.append(error)
-            else:
-                offsets.append(message.offset() or 0)
-
+        Which records are its own a reader tells by a header on the last one. The offsets would tell it too, but a
+        callback that is told of them fails if the producer is fenced in that moment.
+        """
+        self._writes += 1
+        mark = [(_MARK, f"{self._instance}/{self._writes}".encode())]
         producer.begin_transaction()
-        try:
-            for record in records:
-                producer.produce(self._topic, record.value, record.key, partition=0, on_delivery=delivered)
-            # The reports of delivery come while it flushes.
-            if producer.flush(max(1.0, deadline - time.monotonic())):
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            producer.commit_transaction(max(1.0, deadline - time.monotonic()))
-        except KafkaException:
-            if failures:  # says more than that the transaction failed
-                raise KafkaException(failures[0]) from None
-            raise
-        return max(offsets)
+        for number, record in enumerate(records, start=1):
+            headers = mark if number == len(records) else []
+            producer.produce(self._topic, record.value, record.key, partition=0, headers=headers)
+        producer.commit_transaction(max(1.0, deadline - time.monotonic()))
+        written = self._writes
+        self._await(lambda: self._written >= written, deadline)
 
-    def _await(self, position: int, deadline: float) -> None:
+    def _await(self, reached: Callable[[], bool], deadline: float) -> None:
         with self._moved:
-            while self._position < position:
+            while not reached():
                 if not self._reader.is_alive():
                     raise RegistryUnavailableError("the registry no longer reads its log.", fix="restart it")
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    what = f"the registry has read its log up to {self._position}, and not up to {position}"
+                    what = f"the registry has read its log up to {self._position}, and not to its end"
                     raise _timeout(what, "Kafka answers slowly, or not at all.")
                 self._moved.wait(min(left, 1.0))
 
@@ -199,19 +193,28 @@ class RegistryLog:
             consumer.close()
 
     def _take(self, messages: Sequence[Message]) -> None:
-        position = self._position
+        position, written = self._position, self._written
         for message in messages:
             error = message.error()
             if error is None:
                 self.state.apply(message.key(), message.value())
                 position = (message.offset() or 0) + 1
+                written = max(written, self._own_write(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 position = message.offset() or 0
             else:
                 _LOG.warning("reading the log: %s", error.str())
         with self._moved:
-            self._position = max(self._position, position)
+            self._position, self._written = max(self._position, position), written
             self._moved.notify_all()
+
+    def _own_write(self, message: Message) -> int:
+        """The number of the write that the record ends, if this instance wrote it."""
+        for name, value in message.headers() or ():
+            if name == _MARK and value:
+                instance, _, number = bytes(value).decode(errors="replace").partition("/")
+                return int(number) if instance == self._instance else 0
+        return 0
 
 
 def ensure_topic(bootstrap: str, topic: str) -> None:
