@@ -372,6 +372,21 @@ def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
     assert len(engine.read(f"{name}-out")) == 1, "nothing was written"
 
 
+def test_a_column_of_another_type_than_the_contract_has_is_refused_at_the_start(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("typed"), topic("typed", partitions=1)
+    file = tmp_path / "out.avsc"
+    file.write_text(json.dumps({"type": "record", "name": "Out", "fields": [{"name": "id", "type": "long"}]}))
+    pipeline = hr.Pipeline(name)
+    contract = hr.contract(f"{name}-value", schema=file)
+    pipeline.read(source, schema="id STRING").write(f"{name}-out", contract=contract)
+    with pytest.raises(BrokenContractError) as refused:
+        engine.replay(pipeline, tmp_path / "checkpoint")
+    assert refused.value.why == "column `id` is string, the contract's field is long"
+    assert refused.value.location is not None
+
+
 def test_a_schema_file_that_breaks_the_subject_is_refused_before_spark(
     engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
 ) -> None:
