@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 import headrace as hr
-from headrace.contracts import RegistryClient
+from headrace.contracts import Reference, RegistryClient
 from headrace.contracts.embedded import EmbeddedRegistry
 from headrace.engine.explain import explain_dict
 from headrace.engine.run import Run
@@ -176,6 +176,32 @@ def test_contracts_in_real_time(engine: Engine, topic: Topic, client: RegistryCl
         reader.close()
     results = [decoded(client, r) for r in reader.records if r.topic == f"{name}-out"]
     assert [(r["id"], r["n"]) for r in results] == [("p0", 1), ("p1", 2)]
+
+
+def test_schemas_that_refer_to_others_are_read_and_written(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("refers"), topic("refers", partitions=1)
+    money = {"type": "record", "name": "shop.Money", "fields": [{"name": "units", "type": "long"}]}
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "string"}, {"name": "price", "type": "shop.Money"}]
+    order = {"type": "record", "name": "shop.Order", "fields": fields}
+    client.register(f"{name}-money", json.dumps(money))
+    refers = [Reference("shop.Money", f"{name}-money", 1)]
+    id = client.register(f"{source}-value", json.dumps(order), references=refers)
+    client.register(f"{name}-value", json.dumps(order), references=refers)
+    whole = {**order, "fields": [fields[0], {"name": "price", "type": money}]}
+    produce(engine.bootstrap, source, [Sent(payload(id, whole, {"id": "a", "price": {"units": 5}}))])
+    pipeline = hr.Pipeline(name)
+    orders = pipeline.read(source, contract=f"{source}-value")
+    orders.with_column("double", "price.units * 2").write(f"{name}-out", contract=f"{name}-value")
+    engine.replay(pipeline, tmp_path)
+    (written,) = engine.read(f"{name}-out")
+    latest = client.latest(f"{name}-value")
+    assert (latest.version, latest.references) == (2, tuple(refers))
+    grown = {**whole, "fields": [*whole["fields"], json.loads(latest.text)["fields"][2]]}
+    assert written.value is not None
+    found = fastavro.schemaless_reader(io.BytesIO(written.value[5:]), fastavro.parse_schema(grown, named_schemas={}))
+    assert found == {"id": "a", "price": {"units": 5}, "double": 10}
 
 
 PROTO = """
@@ -344,6 +370,21 @@ def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
     assert refused.value.location is not None
     assert client.versions(f"{name}-value") == [1]
     assert len(engine.read(f"{name}-out")) == 1, "nothing was written"
+
+
+def test_a_column_of_another_type_than_the_contract_has_is_refused_at_the_start(
+    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
+) -> None:
+    name, source = fresh("typed"), topic("typed", partitions=1)
+    file = tmp_path / "out.avsc"
+    file.write_text(json.dumps({"type": "record", "name": "Out", "fields": [{"name": "id", "type": "long"}]}))
+    pipeline = hr.Pipeline(name)
+    contract = hr.contract(f"{name}-value", schema=file)
+    pipeline.read(source, schema="id STRING").write(f"{name}-out", contract=contract)
+    with pytest.raises(BrokenContractError) as refused:
+        engine.replay(pipeline, tmp_path / "checkpoint")
+    assert refused.value.why == "column `id` is string, the contract's field is long"
+    assert refused.value.location is not None
 
 
 def test_a_schema_file_that_breaks_the_subject_is_refused_before_spark(

@@ -16,6 +16,7 @@ from headrace.errors import (
     IncompatibleContractError,
     InvalidContractError,
     InvalidSchemaError,
+    closest,
 )
 from headrace.kernel import doorway
 from headrace.pipeline import Pipeline
@@ -76,12 +77,12 @@ class Contracts:
 
     def encode(self, df: DataFrame, struct: Column, write: Write) -> Column:
         """Rows as a struct of their payload and why there is none. Registers the schema."""
+        from pyspark.errors import IllegalArgumentException
+
         if write not in self._encodings:
             row: Any = df.select(struct.alias("row")).schema[0].dataType
             self._encodings[write] = encoding_of(self.client, write, row)
         encoding = self._encodings[write]
-        from pyspark.errors import IllegalArgumentException
-
         try:
             return doorway.to_contract(df, struct, encoding.spec, encoding.id)
         except IllegalArgumentException as problem:
@@ -141,8 +142,6 @@ class Contracts:
         return node
 
     def _others(self, subject: str) -> str:
-        from headrace.errors import closest
-
         subjects = self.client.subjects()
         if subject in subjects:
             versions = ", ".join(map(str, self.client.versions(subject)))
