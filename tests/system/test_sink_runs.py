@@ -90,6 +90,7 @@ def test_one_stream_into_every_kind_of_store_and_each_row_once_though_batches_re
 
     table = hr.sinks.delta.read(engine.spark, lake / "payments")
     assert sorted(row.id for row in table.collect()) == list(range(40))
+    assert {row.user for row in table.collect()} == set(USERS)
     first = table.where("id = 7").collect()[0]
     assert (first.user, first.amount, first.tags) == ("bob b/50%", Decimal("7.50"), ["t7"])
     assert sorted(row.id for row in hr.sinks.delta.read(engine.spark, lake / "payments", version=1).collect()) == [

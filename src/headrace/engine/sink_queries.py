@@ -195,7 +195,17 @@ class SinkQueries:
         columns = tuple(Column(name, rows.schema[name].dataType.simpleString()) for name in own)
         nested = [] if store.takes_nested else [c.name for c in columns if is_nested(c)]
         values = [F.to_json(f"`{n}`").alias(n) if n in nested else F.col(f"`{n}`") for n in own]
-        carried = (hidden.ID, hidden.PARTITION, hidden.OFFSET, hidden.INTAKE_REASON, hidden.RAW, hidden.RECORD_KEY)
+        # What few need, few get: each value is copied to the worker and through it.
+        dead = F.col(hidden.INTAKE_REASON).isNotNull()
+        id = F.col(hidden.ID) if store.needs_ids else F.lit(None).cast("string")
+        carried = (
+            id.alias(hidden.ID),
+            hidden.PARTITION,
+            hidden.OFFSET,
+            hidden.INTAKE_REASON,
+            hidden.RAW,
+            F.when(dead, F.col(hidden.RECORD_KEY)).alias(hidden.RECORD_KEY),
+        )
         return rows.select(*values, *carried), columns
 
 

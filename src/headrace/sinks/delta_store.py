@@ -52,6 +52,11 @@ class DeltaSink(StoreSink):
         """The table's folder."""
         return self.path
 
+    @property
+    def needs_ids(self) -> bool:
+        """No: batches are told apart, not rows."""
+        return False
+
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """Exactly once by the app transaction; a repeated record of the topic needs a key to meet its earlier one."""
         doubled = repeats and not self.key

@@ -55,13 +55,27 @@ def read(spark: SparkSession, path: str | Path, version: int | None = None) -> D
     files = table.file_uris()
     if not files:
         return spark.createDataFrame([], schema)
-    # Partition values are in the names of folders, and are read from there as text.
-    found = spark.read.option("basePath", str(path)).option("spark.sql.sources.partitionColumnTypeInference", "false")
     partitions = table.metadata().partition_columns
-    inside = StructType([field for field in schema if field.name not in partitions])
-    stored = StructType([*inside.fields, *(StructField(name, StringType()) for name in partitions)])
-    rows = found.schema(stored).parquet(*files)
-    return rows.select(*(F.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in schema))
+    inside = StructType([field for field in schema.fields if field.name not in partitions])
+    rows = spark.read.schema(inside).parquet(*files)
+    if partitions:
+        # The values are in the table's log. Names of folders have them too, but not all writers escape them alike.
+        name = "__hr_file"
+        outside = StructType([StructField(name, StringType()), *(schema[column] for column in partitions)])
+        values = spark.createDataFrame(_partition_values(table, partitions), outside)
+        named = rows.withColumn(name, F.col("_metadata.file_name"))
+        rows = named.join(F.broadcast(values), name)
+    return rows.select(*(F.col(f"`{field.name}`") for field in schema.fields))
+
+
+def _partition_values(table: Any, partitions: list[str]) -> list[tuple[Any, ...]]:
+    """Of each file its name and the values of the columns that the table is partitioned by."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = [str(path).rsplit("/", 1)[-1] for path in actions.column("path").to_pylist()]
+    values = [actions.column(f"partition.{column}").to_pylist() for column in partitions]
+    return list(zip(names, *values, strict=True))
 
 
 def history(path: str | Path, limit: int = 20) -> list[Commit]:

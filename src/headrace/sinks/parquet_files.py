@@ -38,6 +38,11 @@ class FilesSink(StoreSink):
         """The folder."""
         return self.path
 
+    @property
+    def needs_ids(self) -> bool:
+        """No: batches are told apart, not rows."""
+        return False
+
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """Exactly once into the folder; what the topic repeats is repeated."""
         return Guarantee(

@@ -101,13 +101,14 @@ class Merge:
             self.apply_carefully(rows.slice(half), refuse)
 
     def _staged(self, chunk: pa.RecordBatch) -> tuple[pa.RecordBatch, bool]:
+        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
         columns = [chunk.column(name) for name in self._columns]
         if not self._key:
             columns.append(chunk.column(ID))
-        columns.append(pa.array(range(self.rows, self.rows + chunk.num_rows), pa.int64()))
+        columns.append(pa.array(np.arange(self.rows, self.rows + chunk.num_rows)))
         kind = pa.nulls(chunk.num_rows, pa.string()) if self._kind is None else chunk.column(self._kind)
         columns.append(kind)
         takes_away = self._kind is not None and bool(pc.any(pc.is_in(kind, pa.array(TAKES_AWAY))).as_py())

@@ -57,6 +57,11 @@ class PostgresSink(StoreSink):
         password = urlsplit(self.url).password
         return () if not password else tuple(dict.fromkeys((self.url, password, unquote(password))))
 
+    @property
+    def needs_ids(self) -> bool:
+        """Only rows without a key."""
+        return not self.key
+
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """Exactly once: by the marker against repeated batches, by the key or id against repeated records."""
         by = "the key" if self.key else f"the column {ROW_ID}"

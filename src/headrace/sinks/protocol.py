@@ -81,6 +81,11 @@ class StoreSink(Sink):
     applies_changes: ClassVar[bool] = False
     """Whether, with a key, a row that takes away is applied and not kept: deletes delete."""
 
+    @property
+    def needs_ids(self) -> bool:
+        """Whether rows must have their ids; they are null otherwise."""
+        return True
+
     def check(self, columns: Schema | None) -> None:
         """Before anything starts: whether the store answers, and fits what is known of the columns."""
 

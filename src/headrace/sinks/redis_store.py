@@ -48,6 +48,11 @@ class RedisSink(StoreSink):
         password = urlsplit(self.url).password
         return () if not password else tuple(dict.fromkeys((self.url, password, unquote(password))))
 
+    @property
+    def needs_ids(self) -> bool:
+        """No: rows have a key."""
+        return False
+
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """Exactly once, as far as Redis keeps what it has acknowledged."""
         return Guarantee(
