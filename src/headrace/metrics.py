@@ -128,7 +128,13 @@ _LIST = (
     ),
     Metric("batch_ms", Unit.MILLISECONDS, "batch", "How long the last batch took in all.", golden="commit"),
     Metric("state_rows", Unit.ROWS, "rows", "Rows in the state stores.", golden="state"),
-    Metric("state_bytes", Unit.BYTES, "bytes", "Bytes of the state stores.", golden="state"),
+    Metric("state_bytes", Unit.BYTES, "bytes", "Bytes of the files of the state stores.", golden="state"),
+    Metric(
+        "state_memory_bytes",
+        Unit.BYTES,
+        "state in memory",
+        "Bytes that the state stores take in memory: what is not flushed to files yet, and caches.",
+    ),
     Metric(
         "watermark_seconds",
         Unit.SECONDS,

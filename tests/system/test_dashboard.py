@@ -29,7 +29,7 @@ from headrace.ops.watch import KafkaSource, Watch
 from headrace.ops.web.server import Address, Dashboard
 from tests.system.browser import Tab, browser, open_tab
 from tests.system.processes import Headrace
-from tests.system.records import read_all
+from tests.system.records import Sent, produce, read_all
 from tests.system.running import Engine, fresh, wait_for
 from tests.unit.synthetic_feed import Synthetic
 
@@ -168,6 +168,24 @@ def test_the_numbers_agree_with_the_generator(
         exact = sorted(r.timestamp_ms - int(r.headers["headrace-source-timestamp"]) for r in results)
         for name, share in (("p50", 0.5), ("p95", 0.95)):
             assert value(watch, clicks.name, name) == pytest.approx(exact[int(share * len(exact))], rel=0.02)
+
+
+def test_state_bytes_are_those_of_the_files(engine: Engine, topic: Callable[..., str], tmp_path: Path) -> None:
+    source, out = topic("wide-clicks", partitions=1), topic("wide-counts", partitions=1)
+    pipeline = hr.Pipeline(fresh("wide"))
+    clicks = pipeline.read(source, schema="user STRING NOT NULL, at TIMESTAMP NOT NULL").event_time("at")
+    clicks.key_by("user").rolling("counts", n=hr.last("1h").count()).write(out)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    produce(engine.bootstrap, source, [Sent.row({"user": f"user-{n}" * 5, "at": now}) for n in range(20_000)])
+    context: Any = engine.spark.sparkContext
+    local = Path(context._jvm.org.apache.spark.util.Utils.getLocalDir(context._jsc.sc().conf()))
+    before = set(local.rglob("*.sst"))
+    with engine.live(pipeline, Mode.MICROBATCH, tmp_path / "checkpoint") as told:
+        told.until(lambda t: sum(b.input_rows for b in t.batches) >= 20_000, "all events")
+        # A file that is linked into a checkpoint is one file all the same.
+        files = {f.stat().st_ino: f.stat().st_size for f in set(local.rglob("*.sst")) - before}
+        assert sum(files.values()) > 500_000
+        assert told.batches[-1].state_bytes == pytest.approx(sum(files.values()), rel=0.1)
 
 
 def test_lag_is_what_kafka_says(engine: Engine, clicks: Clicks, watch: Watch, url: str, checkpoint: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import headrace as hr
 from headrace.engine.plan import plan_queries
@@ -206,13 +206,14 @@ def _three_members(bootstrap: str, topic: str, stopping: threading.Event) -> Non
 def _restless(bootstrap: str, topic: str, stopping: threading.Event) -> None:
     """A member that stays, and others that come and go: the group shares out its partitions again and again."""
     stays = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
+    stays.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     stays.subscribe([topic])
     while not stopping.is_set():
-        for _ in range(10):
+        for _ in range(5):
             stays.poll(0.1)
         comes = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
         comes.subscribe([topic])
-        for _ in range(10):
+        for _ in range(25):
             comes.poll(0.1)  # meanwhile the first one does not answer
         comes.close()
     stays.close()

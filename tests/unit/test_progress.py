@@ -21,7 +21,12 @@ PROGRESS: dict[str, Any] = {
     "durationMs": {"triggerExecution": 1477, "walCommit": 40, "commitOffsets": 60, "addBatch": 1200},
     "eventTime": {"avg": "2024-05-01T12:00:00.000Z", "watermark": "2024-05-01T11:59:30.000Z"},
     "stateOperators": [
-        {"numRowsTotal": 300, "memoryUsedBytes": 5000, "commitTimeMs": 25},
+        {
+            "numRowsTotal": 300,
+            "memoryUsedBytes": 5000,
+            "commitTimeMs": 25,
+            "customMetrics": {"rocksdbSstFileSize": 700},
+        },
         {"numRowsTotal": 20, "memoryUsedBytes": 100, "commitTimeMs": 5},
     ],
     "sources": [
@@ -47,13 +52,14 @@ def test_a_full_progress() -> None:
         lag=90 + 50 + 5,
         watermark="2024-05-01T11:59:30.000Z",
         state_rows=320,
-        state_bytes=5100,
+        state_bytes=700 + 100,
         batch_ms=1477,
         commit_ms=40 + 60 + 25,
         late=3,
         duplicates=2,
         quarantined=1,
         dead_letters=4,
+        state_memory_bytes=5100,
         positions={"txns": {"0": 610, "1": 600}},
     )
 

@@ -17,7 +17,7 @@ from headrace.metrics import METRICS
 from headrace.ops.flows import PartitionFlow, TopicFlow
 from headrace.ops.history import Series
 from headrace.ops.measuring import Measured, lags, measure
-from headrace.ops.runs import SILENT_SECONDS, Runs
+from headrace.ops.runs import MOST_PIPELINES, SILENT_SECONDS, Runs
 from headrace.ops.sketches import HotKeys, LatencyWindow
 
 
@@ -180,6 +180,19 @@ def test_a_failure_stays_a_failure_and_an_old_run_that_ends_says_nothing_about_t
     runs.take(told("started", "r2"), 4)
     runs.take(told("ended", "r1"), 5)
     assert runs.pipelines["clicks"].status == "running"
+
+
+def test_of_too_many_pipelines_those_that_ended_longest_ago_make_room() -> None:
+    runs = Runs()
+    for number in range(MOST_PIPELINES):
+        runs.take(announced(pipeline=f"p{number}"), number)
+    runs.take(announced(pipeline="one-more"), 1000)
+    assert "one-more" not in runs.pipelines
+    runs.find_lost(SILENT_SECONDS + 50)  # those that were heard of in the first 50 seconds
+    runs.take(announced(pipeline="one-more"), 1000)
+    assert "one-more" in runs.pipelines
+    assert "p0" not in runs.pipelines
+    assert len(runs.pipelines) == MOST_PIPELINES
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,15 @@ class Progress:
     watermark: str | None
     state_rows: int
     state_bytes: int
+    """Of the state stores' files. What is not flushed yet is in memory, in all its versions, and says little of it."""
     batch_ms: int
     commit_ms: int
     late: int
     duplicates: int
     quarantined: int
     dead_letters: int
+    state_memory_bytes: int = 0
+    """What the state stores take in memory: what is not flushed yet, and caches."""
     positions: dict[str, dict[str, int]] = field(default_factory=dict)
     """By topic and partition, the offset of the record that it reads next."""
     event: str = "progress"
@@ -90,7 +93,7 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
         # Spark says 1970 where there is no watermark yet.
         watermark=None if watermark is None or watermark.startswith("1970-01-01") else watermark,
         state_rows=sum(o.get("numRowsTotal") or 0 for o in operators),
-        state_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators),
+        state_bytes=sum(_state_bytes(o) for o in operators),
         batch_ms=durations.get("triggerExecution") or 0,
         commit_ms=sum(durations.get(k) or 0 for k in ("walCommit", "commitOffsets"))
         + max((o.get("commitTimeMs") or 0 for o in operators), default=0),
@@ -98,8 +101,14 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
         duplicates=observed.get("duplicates") or 0,
         quarantined=observed.get("quarantined") or 0,
         dead_letters=observed.get("dead_letters") or 0,
+        state_memory_bytes=sum(o.get("memoryUsedBytes") or 0 for o in operators),
         positions=_positions(progress.get("sources") or []),
     )
+
+
+def _state_bytes(operator: dict[str, Any]) -> int:
+    files = (operator.get("customMetrics") or {}).get("rocksdbSstFileSize")
+    return int(files if files is not None else operator.get("memoryUsedBytes") or 0)
 
 
 def _positions(sources: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

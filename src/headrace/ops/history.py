@@ -25,7 +25,7 @@ class Ring:
         self.seconds = seconds
         self.size = size
         self._values = array("d", [NOTHING]) * size
-        self._counts = array("L", [0]) * size
+        self._counts = array("I", [0]) * size
         self._newest = -1
 
     def add(self, at: float, value: float | None) -> None:

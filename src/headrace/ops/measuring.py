@@ -104,7 +104,7 @@ def measure(
     last = [q.last for q in pipeline.queries.values() if q.last]
     for name in ("commit_ms", "batch_ms"):
         values[name] = max((float(r.get(name) or 0) for r in last), default=None)
-    for name in ("state_rows", "state_bytes"):
+    for name in ("state_rows", "state_bytes", "state_memory_bytes"):
         values[name] = sum(float(r.get(name) or 0) for r in last) if last else None
     marks = [at for r in last if (at := _instant(r.get("watermark"))) is not None]
     values["watermark_seconds"] = max(0.0, now - min(marks)) if marks else None

@@ -17,7 +17,7 @@ from headrace.ops.cluster import Offsets
 
 SILENT_SECONDS = 4 * HEARTBEAT_SECONDS
 """A run that says nothing for so long is lost: it was killed, or its machine is gone."""
-_MOST_PIPELINES = 500
+MOST_PIPELINES = 200
 _MOST_EVENTS = 200
 _WINDOW_SECONDS = 60.0
 SIDES = ("late", "duplicates", "quarantined", "dead_letters")
@@ -101,8 +101,12 @@ class Runs:
 
     def _take(self, record: dict[str, Any], at: float) -> None:
         name, run, event = str(record["pipeline"]), str(record["run"]), str(record["event"])
-        if name not in self.pipelines and len(self.pipelines) >= _MOST_PIPELINES:
-            return
+        if name not in self.pipelines and len(self.pipelines) >= MOST_PIPELINES:
+            ended = [p for p in self.pipelines.values() if not p.alive]
+            if not ended:
+                return
+            # The one that nobody has heard of for the longest time makes room.
+            del self.pipelines[min(ended, key=lambda p: p.heard).name]
         pipeline = self.pipelines.setdefault(name, Pipeline(name))
         if event == "announced":
             self._announce(pipeline, record, run, at)

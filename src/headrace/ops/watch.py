@@ -166,6 +166,7 @@ class Watch:
                 del self.flows[topic]
             self._take_samples(sampled, now)
             self._unseen = []
+            self._forget()
             for pipeline in self.runs.pipelines.values():
                 self._measure(pipeline, now)
             self.problem = None
@@ -246,6 +247,17 @@ class Watch:
         for lag in behind:
             self.flows[lag.topic].partitions[lag.partition].lag.add(now, lag.lag)
         self.alarms.evaluate(pipeline, values, now)
+
+    def _forget(self) -> None:
+        """What is kept of pipelines and topics that are no longer there goes."""
+        pipelines = self.runs.pipelines
+        for name in [name for name in self.values if name not in pipelines]:
+            del self.values[name], self.behind[name]
+            self._measured.pop(name, None)
+        for key in [key for key in self._series if key[0] not in pipelines]:
+            del self._series[key]
+        for topic in [topic for topic in self._results if topic not in self.flows]:
+            del self._results[topic]
 
     def _of(self, pipeline: Pipeline) -> Measured:
         return self._measured.setdefault(pipeline.name, Measured())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from headrace.log.consumer import consumer_config
 from headrace.ops.cluster import Cluster, Offsets
@@ -194,9 +194,17 @@ def _groups(cluster: Cluster) -> list[Group]:
             described = future.result(11)
             assigned = [m.assignment.topic_partitions if m.assignment else [] for m in described.members]
             topics = {place.topic for places in assigned for place in places}
-            idle = sum(1 for places in assigned if not places)
-            found.append(Group(name, str(described.state.name), len(assigned), idle, tuple(sorted(topics))))
+            state = str(described.state.name)
+            if assigned and not topics:
+                topics = _committed(cluster, name)  # while it shares out partitions nobody has any
+            idle = sum(1 for places in assigned if not places) if state == "STABLE" else 0
+            found.append(Group(name, state, len(assigned), idle, tuple(sorted(topics))))
     return found
+
+
+def _committed(cluster: Cluster, group: str) -> set[str]:
+    asked = cluster.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=10)
+    return {place.topic for place in asked[group].result(11).topic_partitions or ()}
 
 
 def _folders(folders: Iterable[Path]) -> Iterator[Files]:
