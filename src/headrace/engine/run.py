@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine import live_jvm
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.contracts import Contracts
 from headrace.engine.control import Control, control_topic, needs_claims, needs_control
@@ -23,10 +24,11 @@ from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
-from headrace.engine.settings import OUTPUT_TOPIC, Mode, RunSettings
+from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.timekeeper import Timekeeper
+from headrace.engine.topics import prepare_topics
 from headrace.errors import BrokerUnavailableError
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
@@ -111,7 +113,7 @@ class Run:
     def start(self) -> None:
         """Check the log and the checkpoint, then start Spark and the queries."""
         self._sinks.check(self._folder)
-        partitions = self._prepare_topics()
+        partitions = prepare_topics(self._bootstrap, self.plans, self._sinks, self._report)
         self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
         try:
             self._tell_the_log()
@@ -160,12 +162,12 @@ class Run:
         self._close_timekeepers()
         if self._rehearsal is not None:
             self._rehearsal.close()
-        with self._unless_jvm_ends():
+        with live_jvm.unless_it_ends(self._spark):
             self._sinks.stop()
             self._stop_queries()
         self._queries = []
         if self._spark is not None:
-            with self._unless_jvm_ends():
+            with live_jvm.unless_it_ends(self._spark):
                 if self._spark_listener is not None:
                     self._spark.streams.removeListener(self._spark_listener)
                     self._spark_listener = None
@@ -195,38 +197,11 @@ class Run:
             self.plans,
             mode=self.mode,
             checkpoint=self._folder.resolve(),
-            heap=self._heap,
+            heap=lambda: None if self._spark is None else live_jvm.heap(self._spark),
         )
         self._publisher = open_publisher(publisher, self._report)
         if self._publisher is not None:
             self._listener = self._publisher.beside(self._listener)
-
-    def _heap(self) -> tuple[int, int] | None:
-        """Used and most, in bytes, of the JVM; None while there is none."""
-        from py4j.protocol import Py4JError
-
-        spark = self._spark
-        if spark is None:
-            return None
-        try:
-            jvm: Any = spark._jvm
-            runtime = jvm.java.lang.Runtime.getRuntime()
-            return int(runtime.totalMemory() - runtime.freeMemory()), int(runtime.maxMemory())
-        except (Py4JError, OSError, AttributeError, TypeError):
-            return None  # it ends in this moment
-
-    def _prepare_topics(self) -> dict[str, int]:
-        topics = Topics(self._bootstrap)
-        sources = list(dict.fromkeys((*(q.read.topic for q in self.plans), *self._sinks.sources)))
-        topics.require(*sources)
-        partitions = {name: len(topics.describe(name).partitions) for name in sources}
-        for query in self.plans:
-            # An output is partitioned as its source is, so that a key's order holds from end to end.
-            count = partitions[query.read.topic]
-            for created in topics.ensure(*query.output_topics, partitions=count, config=OUTPUT_TOPIC):
-                self._report(f"created topic {created} ({count} partitions)")
-        topics.ensure(*self._sinks.dead_letters)
-        return partitions
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
         from headrace.engine.session import open_session
@@ -313,27 +288,6 @@ class Run:
         for plan, _ in self._queries:
             self._listener(event("stopped", plan.name, self.phase))
             self._close_producers(plan)
-
-    @contextlib.contextmanager
-    def _unless_jvm_ends(self) -> Iterator[None]:
-        """A signal to the whole process group ends the JVM too; its own hooks then stop the queries before we do."""
-        from py4j.protocol import Py4JError
-
-        try:
-            yield
-        except (Py4JError, OSError):
-            if not self._jvm_ends():
-                raise
-
-    def _jvm_ends(self) -> bool:
-        from py4j.protocol import Py4JError
-
-        assert self._spark is not None
-        jvm: Any = self._spark._jvm
-        try:
-            return bool(jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())
-        except (Py4JError, OSError):
-            return True
 
     def _ends(self) -> bool:
         """Whether what runs now ends by itself, at the end of what is in the log."""
@@ -452,7 +406,7 @@ class Run:
         try:
             yield
         except (PySparkException, Py4JError) as problem:
-            if self._stopping.is_set() and self._spark is not None and self._jvm_ends():
+            if self._stopping.is_set() and self._spark is not None and live_jvm.ends(self._spark):
                 return
             if self._publisher is not None:  # the JVM is gone, say: no query tells that it has failed
                 self._publisher.take(event("failed", self.pipeline.name, self.phase, str(problem)[:500]))
