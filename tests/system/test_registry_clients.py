@@ -92,8 +92,10 @@ def test_protobuf_round_trip_with_imports(registry: EmbeddedRegistry, client: Sc
     fresh = SchemaRegistryClient({"url": registry.url})  # which has to ask for everything
     assert ProtobufDeserializer(card, conf, fresh)(data, value_of(topic)) == sent
     registered = client.get_latest_version(f"{topic}-value").schema
-    assert [each.name for each in registered.references] == ["shop/money.proto"]  # Google's own are known everywhere
-    assert "message Card {" in registered.schema_str
+    assert [each.name for each in registered.references or ()] == [
+        "shop/money.proto"
+    ]  # Google's own are known everywhere
+    assert "message Card {" in str(registered.schema_str)
 
 
 def test_the_clients_methods(client: SchemaRegistryClient) -> None:
@@ -108,7 +110,8 @@ def test_the_clients_methods(client: SchemaRegistryClient) -> None:
     assert client.get_subjects_by_schema_id(id)
     assert client.get_schema_versions(id)
     assert set(client.get_schema_types()) == {"AVRO", "JSON", "PROTOBUF"}
-    assert client.set_compatibility(name, "FULL") == {"compatibility": "FULL"}
+    answer: Any = client.set_compatibility(name, "FULL")  # its type hint says text
+    assert answer == {"compatibility": "FULL"}
     assert client.get_compatibility(name) == "FULL"
     assert client.test_compatibility(name, Schema(avro("id"), "AVRO"))
     assert not client.test_compatibility(name, Schema(avro("id", "more"), "AVRO"))
@@ -122,7 +125,7 @@ def test_the_clients_methods(client: SchemaRegistryClient) -> None:
     user = subject()
     nested = avro("id").replace('"string"', '"Card"', 1).replace('"Card","fields"', '"User","fields"', 1)
     using = Schema(nested, "AVRO", [SchemaReference("Card", name, 1)])
-    assert client.get_schema(client.register_schema(user, using)).references[0].subject == name
+    assert [r.subject for r in client.get_schema(client.register_schema(user, using)).references or ()] == [name]
     assert client.delete_version(user, 1) == 1
     assert client.delete_subject(user, permanent=True) == [1]
     assert client.delete_subject(name) == [1]
@@ -138,7 +141,8 @@ def test_metadata_and_rules_are_kept_for_the_clients_that_act_on_them(registry: 
     id = client.register_schema(name, owned)
     assert id != plain
     fresh = SchemaRegistryClient({"url": registry.url})
-    assert fresh.get_schema(id).metadata.properties.properties == {"owner": "fraud"}
+    metadata: Any = fresh.get_schema(id).metadata
+    assert metadata.properties.properties == {"owner": "fraud"}
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class RegistryLog:
         callback that is told of them fails if the producer is fenced in that moment.
         """
         self._writes += 1
-        mark = [(_MARK, f"{self._instance}/{self._writes}".encode())]
+        mark: list[tuple[str, str | bytes | None]] = [(_MARK, f"{self._instance}/{self._writes}".encode())]
         producer.begin_transaction()
         for number, record in enumerate(records, start=1):
             headers = mark if number == len(records) else []
@@ -210,9 +210,9 @@ class RegistryLog:
 
     def _own_write(self, message: Message) -> int:
         """The number of the write that the record ends, if this instance wrote it."""
-        for name, value in message.headers() or ():
-            if name == _MARK and value:
-                instance, _, number = bytes(value).decode(errors="replace").partition("/")
+        for name, value in dict(message.headers() or ()).items():
+            if name == _MARK and isinstance(value, bytes):
+                instance, _, number = value.decode(errors="replace").partition("/")
                 return int(number) if instance == self._instance else 0
         return 0
 
