@@ -39,7 +39,8 @@ JSON = json.dumps(
 
 
 @pytest.fixture
-def client(registry: EmbeddedRegistry) -> SchemaRegistryClient:
+def client(registry: EmbeddedRegistry) -> Any:
+    """Untyped: what it declares and what it returns differ in places."""
     return SchemaRegistryClient({"url": registry.url})
 
 
@@ -65,7 +66,7 @@ def value_of(topic: str) -> SerializationContext:
     return SerializationContext(topic, MessageField.VALUE)
 
 
-def test_avro_round_trip(client: SchemaRegistryClient) -> None:
+def test_avro_round_trip(client: Any) -> None:
     topic = subject("avro")
     data = AvroSerializer(client, AVRO)(CARD, value_of(topic))
     assert data is not None
@@ -74,7 +75,7 @@ def test_avro_round_trip(client: SchemaRegistryClient) -> None:
     assert client.get_latest_version(f"{topic}-value").schema_id == int.from_bytes(data[1:5], "big")
 
 
-def test_json_round_trip(client: SchemaRegistryClient) -> None:
+def test_json_round_trip(client: Any) -> None:
     topic = subject("json")
     data = JSONSerializer(JSON, client)(CARD, value_of(topic))
     assert JSONDeserializer(JSON)(data, value_of(topic)) == CARD
@@ -82,7 +83,7 @@ def test_json_round_trip(client: SchemaRegistryClient) -> None:
     assert client.get_latest_version(f"{topic}-value").schema.schema_type == "JSON"
 
 
-def test_protobuf_round_trip_with_imports(registry: EmbeddedRegistry, client: SchemaRegistryClient) -> None:
+def test_protobuf_round_trip_with_imports(registry: EmbeddedRegistry, client: Any) -> None:
     topic = subject("proto")
     card = message_class()
     sent = card(id="c1", limit={"cents": 500}, at={"seconds": 7}, holder={"name": "Ada"})
@@ -92,13 +93,11 @@ def test_protobuf_round_trip_with_imports(registry: EmbeddedRegistry, client: Sc
     fresh = SchemaRegistryClient({"url": registry.url})  # which has to ask for everything
     assert ProtobufDeserializer(card, conf, fresh)(data, value_of(topic)) == sent
     registered = client.get_latest_version(f"{topic}-value").schema
-    assert [each.name for each in registered.references or ()] == [
-        "shop/money.proto"
-    ]  # Google's own are known everywhere
-    assert "message Card {" in str(registered.schema_str)
+    assert [each.name for each in registered.references] == ["shop/money.proto"]  # Google's own are known everywhere
+    assert "message Card {" in registered.schema_str
 
 
-def test_the_clients_methods(client: SchemaRegistryClient) -> None:
+def test_the_clients_methods(client: Any) -> None:
     name = subject()
     schema = Schema(AVRO, "AVRO")
     id = client.register_schema(name, schema)
@@ -110,8 +109,7 @@ def test_the_clients_methods(client: SchemaRegistryClient) -> None:
     assert client.get_subjects_by_schema_id(id)
     assert client.get_schema_versions(id)
     assert set(client.get_schema_types()) == {"AVRO", "JSON", "PROTOBUF"}
-    answer: Any = client.set_compatibility(name, "FULL")  # its type hint says text
-    assert answer == {"compatibility": "FULL"}
+    assert client.set_compatibility(name, "FULL") == {"compatibility": "FULL"}
     assert client.get_compatibility(name) == "FULL"
     assert client.test_compatibility(name, Schema(avro("id"), "AVRO"))
     assert not client.test_compatibility(name, Schema(avro("id", "more"), "AVRO"))
@@ -125,7 +123,7 @@ def test_the_clients_methods(client: SchemaRegistryClient) -> None:
     user = subject()
     nested = avro("id").replace('"string"', '"Card"', 1).replace('"Card","fields"', '"User","fields"', 1)
     using = Schema(nested, "AVRO", [SchemaReference("Card", name, 1)])
-    assert [r.subject for r in client.get_schema(client.register_schema(user, using)).references or ()] == [name]
+    assert client.get_schema(client.register_schema(user, using)).references[0].subject == name
     assert client.delete_version(user, 1) == 1
     assert client.delete_subject(user, permanent=True) == [1]
     assert client.delete_subject(name) == [1]
@@ -140,9 +138,8 @@ def test_metadata_and_rules_are_kept_for_the_clients_that_act_on_them(registry: 
     plain = client.register_schema(name, Schema(AVRO, "AVRO"))
     id = client.register_schema(name, owned)
     assert id != plain
-    fresh = SchemaRegistryClient({"url": registry.url})
-    metadata: Any = fresh.get_schema(id).metadata
-    assert metadata.properties.properties == {"owner": "fraud"}
+    fresh: Any = SchemaRegistryClient({"url": registry.url})
+    assert fresh.get_schema(id).metadata.properties.properties == {"owner": "fraud"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ class RegistryLog:
         callback that is told of them fails if the producer is fenced in that moment.
         """
         self._writes += 1
-        mark: list[tuple[str, str | bytes | None]] = [(_MARK, f"{self._instance}/{self._writes}".encode())]
+        mark: list[tuple[str, str | bytes | None]] = [(_MARK, f"{self._instance}/{self._writes}")]
         producer.begin_transaction()
         for number, record in enumerate(records, start=1):
             headers = mark if number == len(records) else []
@@ -210,8 +210,8 @@ class RegistryLog:
 
     def _own_write(self, message: Message) -> int:
         """The number of the write that the record ends, if this instance wrote it."""
-        for name, value in dict(message.headers() or ()).items():
-            if name == _MARK and isinstance(value, bytes):
+        for name, value in cast("list[tuple[str, bytes | None]]", message.headers() or []):
+            if name == _MARK and value:
                 instance, _, number = value.decode(errors="replace").partition("/")
                 return int(number) if instance == self._instance else 0
         return 0
