@@ -73,7 +73,8 @@ def build_app(registry: Registry, *, login: str | None = None, hosts: list[str] 
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts or _LOOPBACK), Middleware(EncodedPaths)]
     if login is not None:
         middleware.insert(0, Middleware(BasicAuth, login=login))
-    return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _http_problem})
+    handlers = {HTTPException: _http_problem, Exception: _unexpected}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
 
 
 def _endpoint(registry: Registry, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
@@ -366,6 +367,10 @@ def _page(request: Request, found: list[Any]) -> list[Any]:
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    told = error.detail if isinstance(error, HTTPException) else "Internal Server Error"
-    return problem(status, status, f"HTTP {status} {told}")
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.status_code, f"HTTP {error.status_code} {error.detail}")
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """A defect of ours: its trace is in the log."""
+    return problem(500, 50001, f"Internal Server Error: {type(error).__name__}")
