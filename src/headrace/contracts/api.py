@@ -73,8 +73,8 @@ def build_app(registry: Registry, *, login: str | None = None, hosts: list[str] 
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=hosts or _LOOPBACK), Middleware(EncodedPaths)]
     if login is not None:
         middleware.insert(0, Middleware(BasicAuth, login=login))
-    handlers = {HTTPException: _http_problem, Exception: _unexpected}
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
+    problems = {HTTPException: _http_problem, Exception: _unexpected}
+    return Starlette(routes=routes, middleware=middleware, exception_handlers=problems)
 
 
 def _endpoint(registry: Registry, handlers: dict[str, Handler]) -> Callable[[Request], Awaitable[Response]]:
