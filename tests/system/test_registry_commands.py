@@ -1,32 +1,32 @@
-"""`headrace registry` and `headrace contracts` as a user runs them, with a broker and a registry of their own."""
+"""`headrace registry` and `headrace contracts` as a user runs them, each in a process of its own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.contracts.embedded import running_registry
+from headrace.contracts.embedded import EmbeddedRegistry, running_registry
 from headrace.jvm.process import command_line
 from tests.system.processes import Headrace, headrace
 from tests.system.registry_calls import avro
 
 
 class Project:
-    """A project with its own state, and the commands in it."""
+    """A project with its own state, and the commands in it; without a URL they find the project's own registry."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, url: str = "") -> None:
         self.folder = folder
+        self.url = url
         self.state = folder / "state"
         self._count = 0
 
     def run(self, *words: str, **environment: str) -> Headrace:
         self._count += 1
         place = self.folder / f"run-{self._count}"
-        return headrace(place, *words, HEADRACE_STATE=str(self.state), HEADRACE_REGISTRY="", **environment)
+        return headrace(place, *words, HEADRACE_STATE=str(self.state), HEADRACE_REGISTRY=self.url, **environment)
 
     def told(self, *words: str) -> list[Any]:
         """What a command says as JSON, if it succeeds."""
@@ -40,12 +40,9 @@ class Project:
         return str(path)
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    project = Project(tmp_path_factory.mktemp("project"))
-    project.told("broker", "start")
-    yield project
-    project.told("broker", "stop")
+@pytest.fixture
+def project(registry: EmbeddedRegistry, tmp_path: Path) -> Project:
+    return Project(tmp_path, registry.url)
 
 
 def test_the_registry_comes_and_goes_with_the_broker(tmp_path: Path) -> None:
