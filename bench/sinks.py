@@ -34,7 +34,7 @@ def orders(count: int) -> list[dict[str, object]]:
         {
             "id": i * 7919 % keys,
             "customer": f"customer-{i % 1000}",
-            "amount": f"{i % 10_000 / 100:.2f}",
+            "amount": i % 10_000 / 100,
             "at": f"2024-01-{1 + i % 28:02}T10:00:{i % 60:02}.{i % 1000:03}Z",
             "note": f"order number {i}",
         }
@@ -55,11 +55,11 @@ def load(bootstrap: str, topic: str, rows: list[dict[str, object]]) -> None:
     producer.flush()
 
 
-def sink(spark: SparkSession, bootstrap: str, folder: Path, url: str, topic: str, max_rows: int) -> float:
+def sink(spark: SparkSession, bootstrap: str, folder: Path, url: str, keys: int, max_rows: int) -> float:
     """The whole way: Kafka, JSON, Arrow, COPY, merge, marker. Seconds in batches, as Spark counts them."""
     table = f"sink_{uuid4().hex[:8]}"
     pipeline = hr.Pipeline(table)
-    pipeline.read(topic, schema=SCHEMA).write(hr.sinks.postgres(url, table, key="id"))
+    pipeline.read("orders", schema=SCHEMA).write(hr.sinks.postgres(url, table, key="id"))
     told: list[Record] = []
     with Run(
         pipeline,
@@ -71,6 +71,9 @@ def sink(spark: SparkSession, bootstrap: str, folder: Path, url: str, topic: str
         spark=spark,
     ) as run:
         run.wait()
+    with psycopg.connect(url) as connection:
+        (written,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+        assert written == keys, f"{written} rows are in the table, not {keys}"
     return sum(record.batch_ms for record in told if isinstance(record, Progress)) / 1000
 
 
@@ -141,7 +144,7 @@ def main() -> None:
             spark = session(folder)
             ours, theirs = [], []
             for round_ in range(a.rounds + 1):
-                s = sink(spark, bootstrap, folder, server.url, "orders", a.max_rows)
+                s = sink(spark, bootstrap, folder, server.url, a.rows // 2, a.max_rows)
                 b = seconds(lambda: bare(server.url, parts))
                 note(f"round {round_}: sink {s:.1f} s, COPY and merge by hand {b:.1f} s")
                 if round_ > 0:
