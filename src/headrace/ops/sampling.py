@@ -19,7 +19,7 @@ _PER_LOOK = 1000
 _FIRST = 25
 """So many of the newest records are read when a partition is first seen, for a page that is not empty."""
 _FURTHEST = 400
-"""Offsets between two records that are taken as gaps; more than that is a jump."""
+"""A partition that is more records behind than this is skipped to its newest ones."""
 _LONGEST_VALUE = 4096
 _PEEK_SECONDS = 0.5
 
@@ -63,9 +63,11 @@ class Sampler:
         self._follow(ends)
         if not self._next:
             return []
-        # After a skip the newest have to be fetched first: how far a query has come must not lag behind the ends that
-        # it is compared with.
-        return self._take(self._per_look, 0.15 if self._skip(ends) else 0.05)
+        found = self._take(self._per_look, 0.05)
+        if self._skip(ends):
+            # The very newest, now: how far a query has come must not lag behind the ends that are compared with it.
+            found += self._take(self._per_look, 0.15)
+        return found
 
     def _take(self, most: int, timeout: float) -> list[Sampled]:
         try:
@@ -117,20 +119,16 @@ class Sampler:
             self._consumer.incremental_assign([TopicPartition(*place, self._next[place]) for place in new])
 
     def _skip(self, ends: Offsets) -> bool:
-        """If there is more than one look can take: to the newest of each partition, so that all get their share."""
-        behind = {place: ends[place[0]].get(place[1], position) - position for place, position in self._next.items()}
-        waiting = [place for place, count in behind.items() if count > 0]
-        share = max(_FIRST, self._per_look // max(1, len(waiting)))
-        crowded = sum(behind[place] for place in waiting) > self._per_look
         skipped = False
-        for place, count in behind.items():
-            if (crowded and count > share) or count < -_FURTHEST:  # the latter: a topic that was made anew
-                target = max(0, self._next[place] + count - share)
+        for (topic, number), position in self._next.items():
+            end = ends[topic].get(number, position)
+            if end - position > _FURTHEST or end < position - _FURTHEST:
+                target = max(0, end - _FIRST)
                 try:
-                    self._consumer.seek(TopicPartition(*place, target))
+                    self._consumer.seek(TopicPartition(topic, number, target))
                 except KafkaException:
                     continue  # not fetching yet: the next look tries again
-                self._next[place] = target
+                self._next[topic, number] = target
                 skipped = True
         return skipped
 
