@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from headrace.log.consumer import consumer_config
 from headrace.ops.cluster import Offsets
 
-_PER_LOOK = 2000
+_PER_LOOK = 1000
 _FIRST = 25
 """So many of the newest records are read when a partition is first seen, for a page that is not empty."""
 _FURTHEST = 400

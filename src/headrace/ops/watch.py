@@ -18,7 +18,7 @@ from headrace.ops.cluster import Cluster, Offsets
 from headrace.ops.flows import TopicFlow
 from headrace.ops.history import Series
 from headrace.ops.measuring import Measured, PartitionLag, Place, Values, lags, measure
-from headrace.ops.runs import Feed, Pipeline, Runs
+from headrace.ops.runs import Feed, Pipeline, Query, Runs
 from headrace.ops.sampling import Peek, Sampled, Sampler, origin
 from headrace.ops.snapshot import detail_of, summary_of
 
@@ -116,7 +116,7 @@ class Watch:
         self._stamps: dict[Place, float] = {}
         self._measured: dict[str, Measured] = {}
         self._series: dict[tuple[str, str], Series] = {}
-        self._results: dict[str, deque[dict[str, Any]]] = {}
+        self._results: dict[str, deque[tuple[Sampled, float | None]]] = {}
         self._lock = threading.RLock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -188,48 +188,40 @@ class Watch:
             self._stopping.wait(max(0.05, due - time.monotonic()))
 
     def _take_samples(self, sampled: list[Sampled], now: float) -> None:
-        readers: dict[str, list[Pipeline]] = {}
-        writers: dict[str, list[tuple[Pipeline, str]]] = {}
+        readers: dict[str, list[Measured]] = {}
+        writers: dict[str, list[tuple[Measured, Query, bool]]] = {}
         for pipeline in self.runs.pipelines.values():
+            measured = self._of(pipeline)
             for topic in pipeline.sources:
-                readers.setdefault(topic, []).append(pipeline)
-            for topic, route in pipeline.outputs.items():
-                writers.setdefault(topic, []).append((pipeline, route))
+                readers.setdefault(topic, []).append(measured)
+            for query in pipeline.queries.values():
+                for topic, route in query.outputs:
+                    writers.setdefault(topic, []).append((measured, query, route == "result"))
         for record in sampled:
-            for pipeline in readers.get(record.topic, ()):
+            for reader in readers.get(record.topic, ()):
                 if record.key is not None:
-                    self._of(pipeline).keys.add(record.key[:80].decode("utf-8", "replace"))
-            for pipeline, route in writers.get(record.topic, ()):
-                self._take_result(pipeline, route, record, now)
+                    reader.keys.add(record.key[:80].decode("utf-8", "replace"))
+            if record.topic in writers:
+                self._take_result(writers[record.topic], record, now)
         for measured in self._measured.values():
             measured.latency.forget(now)
             measured.keys.fade(_FADE)
 
-    def _take_result(self, pipeline: Pipeline, route: str, record: Sampled, now: float) -> None:
+    def _take_result(self, writers: list[tuple[Measured, Query, bool]], record: Sampled, now: float) -> None:
         latency: float | None = None
-        for query in pipeline.queries.values():
-            if record.topic not in dict(query.outputs):
-                continue
+        for measured, query, is_result in writers:
             came = origin(record.headers, query.source)
-            if came.produced_ms is not None and route == "result":
+            if came.produced_ms is not None and is_result:
                 latency = max(0.0, record.timestamp_ms - came.produced_ms)
+                # Results that were there before the first look say nothing about now.
+                if record.timestamp_ms >= (now - 30) * 1000:
+                    measured.latency.add(now, latency)
             if query.mode == "realtime" and came.partition is not None and came.offset is not None:
                 query.read_up_to(came.partition, came.offset)
-        # Results that were there before the first look say nothing about now.
-        if latency is not None and record.timestamp_ms >= (now - 30) * 1000:
-            self._of(pipeline).latency.add(now, latency)
-        kept = self._results.setdefault(record.topic, deque(maxlen=_NEWEST_RESULTS))
-        kept.append(
-            {
-                "at": record.timestamp_ms,
-                "partition": record.partition,
-                "offset": record.offset,
-                "key": None if record.key is None else record.key[:80].decode("utf-8", "replace"),
-                "value": _readable(record.value),
-                "latency_ms": latency,
-                "reason": (record.headers.get("headrace-reason") or b"").decode("utf-8", "replace")[:300],
-            }
-        )
+        kept = self._results.get(record.topic)
+        if kept is None:
+            kept = self._results[record.topic] = deque(maxlen=_NEWEST_RESULTS)
+        kept.append((record, latency))  # read only if somebody asks: most are gone by then
 
     def _measure(self, pipeline: Pipeline, now: float) -> None:
         behind = lags(pipeline, self.flows, now, self._stamps)
@@ -291,7 +283,19 @@ class Watch:
     def results(self, topic: str) -> list[dict[str, Any]]:
         """The newest sampled records of an output topic, the newest first."""
         with self._lock:
-            return list(reversed(self._results.get(topic, ())))
+            return [_shown(record, latency) for record, latency in reversed(self._results.get(topic, ()))]
+
+
+def _shown(record: Sampled, latency: float | None) -> dict[str, Any]:
+    return {
+        "at": record.timestamp_ms,
+        "partition": record.partition,
+        "offset": record.offset,
+        "key": None if record.key is None else record.key[:80].decode("utf-8", "replace"),
+        "value": _readable(record.value),
+        "latency_ms": latency,
+        "reason": (record.headers.get("headrace-reason") or b"").decode("utf-8", "replace")[:300],
+    }
 
 
 def _readable(value: bytes | None) -> object:
