@@ -25,13 +25,13 @@ Book = Callable[[], list[dict[str, Any]]]
 class Chaos:
     """One ledger, its job and its broker, and what kills them."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, *, seed: int, name: str, per_second: int = 100) -> None:
+    def __init__(self, broker: EmbeddedBroker, folder: Path, *, seed: int, name: str, per_second: int = 30) -> None:
         self.bootstrap = broker.bootstrap
         self.killed: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._source, self._sink = f"{name}-transfers", f"{name}-postings"
         Topics(self.bootstrap, timeout=30).ensure(self._source, self._sink, partitions=PARTITIONS)
-        job = Job("ledger", name, self.bootstrap, self._source, self._sink, str(folder / "checkpoint"))
+        job = Job("ledger", name, self.bootstrap, self._source, self._sink, str(folder / "checkpoint"), max_rows=2000)
         self._transfers = Transfers(self.bootstrap, self._source, seed=seed, per_second=per_second)
         self.driver = Driver(job, folder)
         # A sink adds its server here, and below how its rows are read: it is killed and audited like the others.

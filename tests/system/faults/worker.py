@@ -8,6 +8,7 @@ Orders: `task` kills a running task (Spark starts it again); the answer is `kill
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ def main() -> None:
             if line.strip() == "task":
                 killed = None if run._spark is None else kill_a_task(run._spark)
                 print("none" if killed is None else f"killed {killed}", flush=True)
+        os._exit(1)  # nobody is there any more to give orders, or to clear up
 
     with run:
         threading.Thread(target=obey, daemon=True).start()
