@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 import headrace as hr
 from headrace.engine.run import Run
@@ -117,3 +118,26 @@ def test_auto_stays_in_micro_batch_for_an_output_that_must_be_exactly_once(
         reader.until(lambda records: len(records) == 20, "what came after it had caught up")
         reader.close()
     assert {record.mode for record in told.records} == {"microbatch"}
+
+
+@pytest.mark.parametrize("mode", [Mode.MICROBATCH, Mode.REALTIME])
+def test_what_another_writer_took_back_is_not_read(engine: Engine, topic: Topic, tmp_path: Path, mode: Mode) -> None:
+    source = topic("taken-back", partitions=1)
+    writer = Producer({"bootstrap.servers": engine.bootstrap, "transactional.id": fresh("writer")})
+    writer.init_transactions(30)
+    for ids, kept in ((range(5), True), (range(5, 10), False), (range(10, 15), True)):
+        writer.begin_transaction()
+        for i in ids:
+            writer.produce(source, Sent.row({"id": i, "at": "2026-01-01T10:00:00Z"}).value)
+        writer.flush(30)
+        if kept:
+            writer.commit_transaction(30)
+        else:
+            writer.abort_transaction(30)
+    pipeline = hr.Pipeline(fresh("taken-back"))
+    pipeline.read(source, schema=SCHEMA).write(f"{source}-copy")
+    with engine.live(pipeline, mode, tmp_path / "checkpoint"):
+        reader = LogReader(engine.bootstrap, f"{source}-copy")
+        found = reader.until(lambda records: any(r.row["id"] == 14 for r in records), "the last record")
+        reader.close()
+    assert sorted(record.row["id"] for record in found) == [*range(5), *range(10, 15)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.pipeline import Pipeline
+from headrace.pipeline.delivery import Delivery
 from headrace.pipeline.nodes import Apply, EventTime, KeyBy, Node, Read, Select, SinkWrite, Where, WithColumn, Write
 from headrace.pipeline.plan import nearest, schema_of, upstream
 from headrace.pipeline.schema import Schema
@@ -133,5 +134,5 @@ def _serves(topic: Write, sink: SinkWrite, pipeline: Pipeline) -> bool:
     alone = [w.topic for w in pipeline.writes].count(topic.topic) == 1
     keyed = nearest(topic, KeyBy)
     key = topic.key or (() if keyed is None else keyed.columns)
-    own = topic.input is sink.input and topic.contract is None
+    own = topic.input is sink.input and topic.contract is None and topic.delivery in (None, Delivery.EXACTLY_ONCE)
     return own and alone and (not sink.sink.key or set(key) <= set(sink.sink.key))

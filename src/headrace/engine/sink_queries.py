@@ -177,8 +177,6 @@ class SinkQueries:
             # Its tasks are in the order of the log, also when a batch is repeated: a store's marker is that of a task.
             intake=identity,
             includeHeaders=str(plan.ids_from_headers).lower(),
-            # What an unfinished transaction wrote is nothing yet.
-            **{"kafka.isolation.level": "read_committed"},
         )
         query = QueryPlan(plan.name, read, plan.steps, (), (), plan.name in self._takers, False)
         store = _store(plan)

@@ -46,6 +46,8 @@ def read_records(
         .option("startingOffsets", "earliest")
         # Records that vanished by retention before they were read are a loss: say so and stop, do not go on in silence.
         .option("failOnDataLoss", "true")
+        # What an unfinished or aborted transaction wrote, another pipeline's for instance, is nothing.
+        .option("kafka.isolation.level", "read_committed")
         # Real time reads the record as soon as it is there; by default the fetch waits for up to half a second.
         .option("kafka.fetch.max.wait.ms", "100")
     )
