@@ -140,7 +140,7 @@ def test_errors_say_what_to_do(project: Project) -> None:
     done = project.run("contracts", "show", "nothing-value")
     assert done.process.returncode == 1
     assert "ContractNotFoundError" in done.err
-    assert "Subject 'nothing-value' not found." in done.err
+    assert "there is no subject `nothing-value`" in done.err
     done = project.run("contracts", "set-compatibility", "sideways")
     assert "full_transitive" in done.err
     done = project.run("contracts", "list", "--registry", "http://ada:s3cret@127.0.0.1:1")
