@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
 ORDER = ("unit", "spark", "system")
 # Files that take minutes come first among their own, so that of two workers none is left with one at the end.
-LONG = ("test_demo", "test_kill", "test_sink_kill", "test_window_cases", "test_window_properties")
+LONG = (
+    "test_faults",
+    "test_demo",
+    "test_kill",
+    "test_sink_kill",
+    "test_sink_contract",
+    "test_dashboard",
+    "test_contract_runs",
+    "test_window_cases",
+    "test_window_properties",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
