@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test browser fuzz check bench chaos clean
+.PHONY: help setup demo test soak browser fuzz check bench chaos clean
 
 help: ## show this
 	@echo 'Headrace. Each target sets up by itself; the first time takes a few minutes.'
@@ -25,7 +25,10 @@ demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, R
 
 # Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
 test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
-	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-n 2 --dist loadfile --no-loadscope-reorder)
+	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 2 --dist loadfile --no-loadscope-reorder)
+
+soak: $(READY) browser ## the tests that take minutes each, which `make test` leaves out
+	@exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
 
 fuzz: $(READY) ## random schemas, values and bytes through contracts, for some minutes (EXAMPLES= of each, 300)
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) exec $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py

@@ -89,6 +89,7 @@ def test_killing_the_leader_under_load_loses_nothing_that_was_acknowledged(clust
     assert sorted(written) == sorted(load.acknowledged), "each once, none lost"
 
 
+@pytest.mark.soak
 def test_a_cluster_keeps_its_topics_when_it_is_stopped_and_started(cluster: EmbeddedCluster) -> None:
     Topics(cluster.bootstrap, timeout=30).create("kept", partitions=1)
     cluster.stop()

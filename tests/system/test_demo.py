@@ -123,6 +123,7 @@ def test_every_transaction_is_accounted_for_and_nothing_is_left_behind(start: Ca
     assert demo.processes() == []
 
 
+@pytest.mark.soak
 def test_ctrl_c_ends_it_in_good_order_and_a_second_demo_has_to_wait(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "50", "--output", "text")
     demo.await_output("warming up")
@@ -152,6 +153,7 @@ def test_a_demo_that_is_killed_takes_everything_along(start: Callable[..., Runni
     until(lambda: demo.processes() == [], "all of its processes to end", 90)
 
 
+@pytest.mark.soak
 def test_breaking_off_while_things_are_set_up_leaves_nothing(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "50")
     demo.await_output("topics")
@@ -160,6 +162,7 @@ def test_breaking_off_while_things_are_set_up_leaves_nothing(start: Callable[...
     assert demo.processes() == []
 
 
+@pytest.mark.soak
 def test_a_job_that_dies_is_told_with_its_last_words(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "50")
     demo.await_output("warming up")

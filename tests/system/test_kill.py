@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import headrace as hr
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
@@ -126,6 +128,7 @@ def run_and_kill(
     return expected, records, source
 
 
+@pytest.mark.soak
 def test_micro_batches_lose_nothing_and_write_nothing_twice(
     broker: EmbeddedBroker, topic: Topic, tmp_path: Path
 ) -> None:

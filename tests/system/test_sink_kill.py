@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headrace.log.broker import EmbeddedBroker
 from tests.system.postgres_server import PostgresServer
 from tests.system.processes import Headrace, headrace
@@ -24,6 +26,7 @@ def payments() -> list[Sent]:
     return [Sent.row(row, key=str(row["card"]), partition=i % 7 % 2) for i, row in enumerate(rows)]
 
 
+@pytest.mark.soak
 def test_a_killed_job_leaves_every_row_in_every_store_once(
     broker: EmbeddedBroker, topic: Topic, tmp_path: Path
 ) -> None:

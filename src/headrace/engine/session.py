@@ -46,6 +46,8 @@ def open_session(
     # So does Py4J with every call to a JVM that has just ended.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
+    # Some of it Py4J logs under no name at all.
+    logging.getLogger().addFilter(_not_py4j)
     builder = Session.builder.appName(name).master(master(slots))
     settings = {
         **SESSION,
@@ -58,6 +60,10 @@ def open_session(
         builder = builder.config(key, value)
     with _stderr_to(log_file, enabled=not verbose):
         return builder.getOrCreate()
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _logging(log_file: Path, verbose: bool) -> str:
