@@ -20,7 +20,13 @@ FOLDER = Path(__file__).parents[1] / "data" / "windows"
 BATCHES = 4
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+LONG = ("tight_watermark", "most_active_driver_last_hour")
+"""Half a minute each; others have the same windows."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.soak] if c.name in LONG else [], id=c.name) for c in CASES]
+)
 def test_recorded_stream(case: Case, spark: SparkSession) -> None:
     results = run(case, rows_of(FOLDER / "inputs" / f"{case.source}.jsonl"), spark)
     assert comparable(results) == comparable(rows_of(FOLDER / "expected" / f"{case.name}.jsonl"))

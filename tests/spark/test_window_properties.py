@@ -118,7 +118,11 @@ runs = settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.reu
 seeds = st.integers(0, 2**32)
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize(
+    "kind",
+    # Half a minute each; the windows of local days have tests of their own.
+    [pytest.param(k, marks=[pytest.mark.soak] if "local" in name else [], id=name) for name, k in KINDS.items()],
+)
 @runs
 @given(seed=seeds)
 def test_what_stands_in_the_end(kind: Kind, spark: SparkSession, seed: int) -> None:
@@ -136,7 +140,7 @@ def test_what_stands_in_the_end(kind: Kind, spark: SparkSession, seed: int) -> N
             assert accounted == Counter(e.id for e in outcome.arrivals), mode
 
 
-@pytest.mark.parametrize("name", ["tumbling", "local day, spring"])
+@pytest.mark.parametrize("name", ["tumbling", pytest.param("local day, spring", marks=pytest.mark.soak)])
 @runs
 @given(seed=seeds)
 def test_triggers_that_finish_leave_the_rest_to_the_late_rows(name: str, spark: SparkSession, seed: int) -> None:

@@ -144,6 +144,7 @@ def test_ctrl_c_ends_it_in_good_order_and_a_second_demo_has_to_wait(start: Calla
     assert demo.processes() == []
 
 
+@pytest.mark.soak
 def test_a_demo_that_is_killed_takes_everything_along(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "50")
     demo.await_output("warming up")

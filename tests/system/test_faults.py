@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from headrace.engine.run import Run
@@ -77,7 +77,7 @@ class Scene:
         )
 
 
-@pytest.mark.parametrize("sparks_own", [False, True], ids=["ours", "spark's own"])
+@pytest.mark.parametrize("sparks_own", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["ours", "spark's own"])
 def test_a_driver_killed_between_the_commit_of_a_task_and_that_of_its_batch(
     mortal: EmbeddedBroker, tmp_path: Path, sparks_own: bool
 ) -> None:
@@ -101,6 +101,13 @@ def test_a_driver_killed_between_the_commit_of_a_task_and_that_of_its_batch(
         assert doubled == set()
 
 
+def survived(scene: Scene) -> bool:
+    try:
+        return scene.undecided()
+    except KafkaException:
+        return False  # a broker that has just come back is not sure of its leaders yet
+
+
 def test_a_broker_killed_in_the_middle_of_a_transaction(engine: Engine, mortal: EmbeddedBroker, tmp_path: Path) -> None:
     scene = Scene(mortal, tmp_path)
     with scene.run(engine) as run:
@@ -108,7 +115,7 @@ def test_a_broker_killed_in_the_middle_of_a_transaction(engine: Engine, mortal: 
         broker = Broker(mortal)
         broker.kill()
         broker.restore()
-        assert scene.undecided(), "the transaction has survived with the log"
+        wait_for(lambda: survived(scene), "the transaction to have survived with the log")
         scene.gate.unlink()
         run.wait()
     assert scene.written() == Counter(ALL_IDS)
@@ -150,7 +157,7 @@ def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
 def test_twenty_kills_and_the_books_are_right(mortal: EmbeddedBroker, tmp_path: Path) -> None:
     chaos = Chaos(mortal, tmp_path, seed=7, name=f"ledger-{uuid.uuid4().hex[:6]}")
     try:
-        found = chaos.run(plan={"task": 16, "broker": 2, "driver": 2})
+        found = chaos.run(plan={"task": 17, "broker": 2, "driver": 1})
     finally:
         chaos.end()
     assert sum(chaos.killed.values()) == 20

@@ -77,6 +77,9 @@ class TopicDescription:
     config: Mapping[str, str]
 
 
+_SPREAD_SECONDS = 2.0
+
+
 class Topics:
     """The topics of one cluster.
 
@@ -190,7 +193,13 @@ class Topics:
 
     def require(self, *names: str) -> None:
         """Raises TopicNotFoundError, with the nearest name, unless all of them exist."""
-        there = self._metadata().topics
+        metadata = self._metadata()
+        deadline = time.monotonic() + _SPREAD_SECONDS
+        # Of several nodes the one that answers may not have heard yet of a topic that another has just made.
+        while not metadata.topics.keys() >= set(names) and len(metadata.brokers) > 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            metadata = self._metadata()
+        there = metadata.topics
         missing = [name for name in names if name not in there]
         if not missing:
             return
