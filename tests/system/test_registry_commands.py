@@ -142,7 +142,7 @@ def test_errors_say_what_to_do(project: Project) -> None:
     assert "ContractNotFoundError" in done.err
     assert "there is no subject `nothing-value`" in done.err
     done = project.run("contracts", "set-compatibility", "sideways")
-    assert "full_transitive" in done.err
+    assert "FULL_TRANSITIVE" in done.err
     done = project.run("contracts", "list", "--registry", "http://ada:s3cret@127.0.0.1:1")
     assert done.process.returncode == 1
     assert "no schema registry answers at http://127.0.0.1:1" in done.err

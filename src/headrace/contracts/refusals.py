@@ -82,7 +82,7 @@ def invalid_version(version: object) -> Refusal:
 
 def invalid_compatibility(told: str = "") -> Refusal:
     """No such compatibility mode."""
-    known = "NONE, BACKWARD, FORWARD, FULL, and the last three with _TRANSITIVE"
+    known = "NONE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE, FORWARD_TRANSITIVE and FULL_TRANSITIVE"
     return Refusal(42203, told or f"there is no such compatibility; there are {known}")
 
 
