@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.contracts import RegistryClient
 from headrace.contracts.embedded import EmbeddedRegistry
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
@@ -42,6 +43,14 @@ def registry(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -
     """A schema registry on that broker, in a process of its own."""
     with EmbeddedRegistry(broker.bootstrap, tmp_path_factory.mktemp("registry")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def client(registry: EmbeddedRegistry) -> Iterator[RegistryClient]:
+    """The tests' registry, which the pipelines here find."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_REGISTRY", registry.url)
+        yield RegistryClient(registry.url)
 
 
 @pytest.fixture(scope="session")

@@ -72,17 +72,23 @@ class Engine:
     bootstrap: str
 
     def replay(
-        self, pipeline: hr.Pipeline, checkpoint: Path, *, max_rows: int = 500_000, state_partitions: int = 2
+        self,
+        pipeline: hr.Pipeline,
+        checkpoint: Path,
+        *,
+        max_rows: int = 500_000,
+        state_partitions: int = 2,
+        settings: RunSettings | None = None,
     ) -> list[Progress]:
         """Runs over all that is in the log now; returns the progress of its batches."""
         told = Told()
-        settings = RunSettings(max_rows_per_batch=max_rows, state_partitions=state_partitions)
+        few = RunSettings(max_rows_per_batch=max_rows, state_partitions=state_partitions)
         with Run(
             pipeline,
             bootstrap=self.bootstrap,
             mode=Mode.REPLAY,
             checkpoint=checkpoint,
-            settings=settings,
+            settings=settings or few,
             on_progress=told.records.append,
             spark=self.spark,
         ) as run:

@@ -15,7 +15,7 @@ from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
 from headrace.errors import UnsupportedModeError
 from tests.system.records import Sent, produce, read_all
-from tests.system.running import Engine, Told, fresh
+from tests.system.running import Engine, fresh
 
 Topic = Callable[..., str]
 SCHEMA = "id BIGINT NOT NULL"
@@ -28,19 +28,8 @@ def filled(engine: Engine, topic: Topic, count: int) -> str:
 
 
 def run(engine: Engine, pipeline: hr.Pipeline, checkpoint: Path, settings: RunSettings) -> list[Progress]:
-    told = Told()
-    with Run(
-        pipeline,
-        bootstrap=engine.bootstrap,
-        mode=Mode.REPLAY,
-        checkpoint=checkpoint,
-        settings=settings,
-        on_progress=told.records.append,
-        spark=engine.spark,
-    ) as job:
-        job.wait()
-        told.until(lambda told: told.has_all(checkpoint), "the progress of its last batch")
-    return [batch for batch in told.batches if batch.input_rows]
+    batches = engine.replay(pipeline, checkpoint, settings=settings)
+    return [batch for batch in batches if batch.input_rows]
 
 
 def test_no_more_than_the_rate_is_read_and_all_of_it_in_the_end(engine: Engine, topic: Topic, tmp_path: Path) -> None:

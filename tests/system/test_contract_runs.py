@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,59 +15,13 @@ import pytest
 import headrace as hr
 from headrace.contracts import Reference, RegistryClient
 from headrace.contracts.embedded import EmbeddedRegistry
-from headrace.engine.explain import explain_dict
-from headrace.engine.run import Run
 from headrace.engine.settings import Mode
-from headrace.errors import (
-    BrokenContractError,
-    InvalidPipelineError,
-    PipelineError,
-    RegistryUnavailableError,
-    UnknownColumnError,
-)
 from headrace.log.broker import EmbeddedBroker
+from tests.system.payments import FIRST, SECOND, START, first, payload, second
 from tests.system.records import LogReader, Record, Sent, produce
 from tests.system.running import Engine, fresh
 
 Topic = Callable[..., str]
-START = 1_714_564_800_000
-
-
-@pytest.fixture(scope="module")
-def client(registry: EmbeddedRegistry) -> Iterator[RegistryClient]:
-    """The tests' registry, which the pipelines here find."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HEADRACE_REGISTRY", registry.url)
-        yield RegistryClient(registry.url)
-
-
-TIME = {"type": "long", "logicalType": "timestamp-millis"}
-FIRST: dict[str, Any] = {
-    "type": "record",
-    "name": "Payment",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "card", "type": "string"},
-        {"name": "amount", "type": "double"},
-        {"name": "legacy", "type": "string", "default": "-"},
-        {"name": "at", "type": TIME},
-    ],
-}
-SECOND: dict[str, Any] = {
-    **FIRST,
-    "fields": [
-        *(f for f in FIRST["fields"] if f["name"] not in ("legacy", "card")),
-        {"name": "card_id", "type": "string", "aliases": ["card"]},
-        {"name": "currency", "type": "string", "default": "EUR"},
-    ],
-}
-
-
-def payload(id: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
-    out = io.BytesIO(b"\x00" + id.to_bytes(4, "big"))
-    out.seek(5)
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema, named_schemas={}), value)
-    return out.getvalue()
 
 
 def decoded(client: RegistryClient, record: Record) -> Any:
@@ -75,18 +29,6 @@ def decoded(client: RegistryClient, record: Record) -> Any:
     assert record.value is not None
     schema = json.loads(client.schema_by_id(int.from_bytes(record.value[1:5], "big")).text)
     return fastavro.schemaless_reader(io.BytesIO(record.value[5:]), fastavro.parse_schema(schema, named_schemas={}))
-
-
-def first(n: int, amount: float = 1.0) -> dict[str, Any]:
-    return {"id": f"p{n}", "card": "c", "amount": amount, "legacy": "x", "at": START + n * 1000}
-
-
-def second(n: int, amount: float = 1.0) -> dict[str, Any]:
-    return {"id": f"p{n}", "card_id": "c", "amount": amount, "currency": "USD", "at": START + n * 1000}
-
-
-def problems(refused: pytest.ExceptionInfo[InvalidPipelineError]) -> list[PipelineError]:
-    return list(refused.value.problems)
 
 
 def test_versions_mixed_in_a_batch_dead_letters_and_an_encoded_output(
@@ -329,90 +271,3 @@ def test_state_outlives_a_change_of_the_event_schema(
     assert versions == [1, 2], "the output's schema has grown with the stream"
     latest = json.loads(client.latest(f"{name}-value").text)
     assert {"channel"} < {f["name"] for f in latest["fields"]}
-
-
-def test_a_pipeline_under_contracts_is_checked_before_spark(
-    engine: Engine, topic: Topic, client: RegistryClient
-) -> None:
-    source = topic("checked", partitions=1)
-    client.register(f"{source}-value", json.dumps(FIRST))
-    pipeline = hr.Pipeline("checked")
-    pipeline.read(source, contract=f"{source}-value").event_time("when").write("checked-out")
-    pipeline.read(source, contract=f"{source}-valeu").write("checked-out-2")
-    pipeline.read(source, contract=hr.contract(f"{source}-value", version=7)).write("checked-out-3")
-    with pytest.raises(InvalidPipelineError) as refused:
-        Run(pipeline, bootstrap=engine.bootstrap)
-    column, subject, version = problems(refused)
-    assert isinstance(column, UnknownColumnError)
-    assert column.what == ".event_time(...) uses column `when`, which is not there."
-    assert isinstance(subject, BrokenContractError)
-    assert subject.what == f"the registry has no contract `{source}-valeu`."
-    assert subject.fix == f"did you mean `{source}-value`?"
-    assert version.what == f"the registry has no version 7 of `{source}-value`."
-    assert version.fix == "use one of its versions: 1"
-
-
-def test_a_breaking_change_of_an_output_keeps_the_pipeline_from_starting(
-    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
-) -> None:
-    name, source = fresh("breaking"), topic("breaking", partitions=1)
-    produce(engine.bootstrap, source, [Sent.row({"id": "a", "n": 1})])
-
-    def pipeline(schema: str) -> hr.Pipeline:
-        declared = hr.Pipeline(name)
-        declared.read(source, schema=schema).write(f"{name}-out", contract=f"{name}-value")
-        return declared
-
-    engine.replay(pipeline("id STRING, n BIGINT"), tmp_path / "1")
-    with pytest.raises(BrokenContractError) as refused:
-        engine.replay(pipeline("id STRING, n BOOLEAN"), tmp_path / "2")
-    assert f"breaks `{name}-value`, whose mode is BACKWARD" in refused.value.what
-    assert refused.value.location is not None
-    assert client.versions(f"{name}-value") == [1]
-    assert len(engine.read(f"{name}-out")) == 1, "nothing was written"
-
-
-def test_a_column_of_another_type_than_the_contract_has_is_refused_at_the_start(
-    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
-) -> None:
-    name, source = fresh("typed"), topic("typed", partitions=1)
-    file = tmp_path / "out.avsc"
-    file.write_text(json.dumps({"type": "record", "name": "Out", "fields": [{"name": "id", "type": "long"}]}))
-    pipeline = hr.Pipeline(name)
-    contract = hr.contract(f"{name}-value", schema=file)
-    pipeline.read(source, schema="id STRING").write(f"{name}-out", contract=contract)
-    with pytest.raises(BrokenContractError) as refused:
-        engine.replay(pipeline, tmp_path / "checkpoint")
-    assert refused.value.why == "column `id` is string, the contract's field is long"
-    assert refused.value.location is not None
-
-
-def test_a_schema_file_that_breaks_the_subject_is_refused_before_spark(
-    engine: Engine, topic: Topic, client: RegistryClient, tmp_path: Path
-) -> None:
-    source = topic("file", partitions=1)
-    client.set_compatibility("FULL", f"{source}-value")
-    client.register(f"{source}-value", json.dumps(FIRST))
-    file = tmp_path / "payment.avsc"
-    changed = [{**f, "type": "string"} if f["name"] == "amount" else f for f in FIRST["fields"]]
-    file.write_text(json.dumps({**FIRST, "fields": changed}))
-    pipeline = hr.Pipeline("file")
-    pipeline.read(source, contract=hr.contract(f"{source}-value", schema=file)).write("file-out")
-    with pytest.raises(InvalidPipelineError) as refused:
-        Run(pipeline, bootstrap=engine.bootstrap)
-    (problem,) = problems(refused)
-    assert problem.what == f"contract `{source}-value` can't be used: {file} breaks its compatibility mode, FULL."
-    assert "amount" in (problem.why or "")
-    assert explain_dict(pipeline)["nodes"][0]["details"]["schema"]["amount"] == "string", (
-        "to look at it needs no registry"
-    )
-
-
-def test_without_a_registry_a_pipeline_under_a_contract_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_REGISTRY", "http://ada:s3cret@127.0.0.1:9")
-    pipeline = hr.Pipeline("nobody")
-    pipeline.read("t", contract="t-value").write("out")
-    with pytest.raises(RegistryUnavailableError) as refused:
-        Run(pipeline, bootstrap="127.0.0.1:9")
-    assert "127.0.0.1:9" in str(refused.value)
-    assert "s3cret" not in str(refused.value)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from headrace.contracts.client import RegistryClient, RegistryLogin, registry_url, split_login
 from headrace.contracts.files import read_schema_file
 from headrace.contracts.schemas import Schema, SchemaType
-from headrace.errors import ContractError, InvalidContractError, LogError
+from headrace.errors import ContractError, IncompatibleContractError, InvalidContractError, LogError
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -361,5 +361,13 @@ def _translated(work: Callable[[], Any], what: str) -> Any:
         return work()
     except ContractError:
         raise
-    except (SerializationError, SchemaRegistryError, ValueError, TypeError, KeyError) as error:
+    except SchemaRegistryError as error:
+        if error.http_status_code == 409:
+            raise IncompatibleContractError(
+                f"{what}: its schema breaks the contract.",
+                why=str(error)[:500],
+                fix="give new fields a default, or agree on another mode: headrace contracts set-compatibility",
+            ) from error
+        raise InvalidContractError(f"{what}.", why=f"the registry says: {error}"[:500]) from error
+    except (SerializationError, ValueError, TypeError, KeyError) as error:
         raise InvalidContractError(f"{what}.", why=f"{type(error).__name__}: {error}"[:500]) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine import live_jvm
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.contracts import Contracts
-from headrace.engine.control import Control, control_topic, needs_claims, needs_control
+from headrace.engine.control import needs_claims, needs_control
 from headrace.engine.delivery import check_mode, stays_in_microbatch
 from headrace.engine.failures import explain_failure, may_pass
 from headrace.engine.kafka_sink import kafka_sink
 from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
-from headrace.engine.positions import PositionReport
+from headrace.engine.positions import PositionReport, read_offsets
 from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
@@ -27,7 +28,7 @@ from headrace.engine.retries import Retries
 from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
-from headrace.engine.timekeeper import Timekeeper
+from headrace.engine.timekeeper import Timekeepers
 from headrace.engine.topics import prepare_topics
 from headrace.errors import BrokerUnavailableError
 from headrace.log.topics import Topics
@@ -80,7 +81,7 @@ class Run:
         self._queries: list[tuple[QueryPlan, StreamingQuery]] = []
         self._stopping = threading.Event()
         self._checkpoint: Checkpoint | None = None
-        self._timekeepers: dict[str, Timekeeper] = {}
+        self._timekeepers = Timekeepers(bootstrap)
         self._rehearsal: Rehearsal | None = None
         self._streams: list[DataFrame] = []
         self._pacing = Pacing(self._settings)
@@ -142,7 +143,7 @@ class Run:
         with self._explained():
             while not self._stopping.is_set():
                 if not self._all_active():
-                    self._close_timekeepers()
+                    self._timekeepers.close()
                     if self.mode is Mode.REPLAY:
                         self._drain_sinks()
                         return
@@ -159,7 +160,7 @@ class Run:
     def close(self) -> None:
         """Stop the queries and Spark, let go of the checkpoint. Safe to call twice."""
         self._stopping.set()
-        self._close_timekeepers()
+        self._timekeepers.close()
         if self._rehearsal is not None:
             self._rehearsal.close()
         with live_jvm.unless_it_ends(self._spark):
@@ -237,7 +238,7 @@ class Run:
 
         assert self._spark is not None
         assert self._checkpoint is not None
-        control = self._keep_time(plan)
+        control = self._timekeepers.begin(plan, self._checkpoint, live=not self._ends())
         max_rows, intake = None, None
         if self.phase is not Mode.REALTIME:
             max_rows = self._settings.max_rows_per_batch
@@ -293,31 +294,9 @@ class Run:
         """Whether what runs now ends by itself, at the end of what is in the log."""
         return self.phase is Mode.REPLAY or (self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH)
 
-    def _keep_time(self, plan: QueryPlan) -> Control | None:
-        """Start the query's timekeeper, if it needs one."""
-        assert self._checkpoint is not None
-        if not needs_control(plan):
-            return None
-        slots = self._checkpoint.state_partitions
-        topics = Topics(self._bootstrap)
-        topic = control_topic(plan, self._checkpoint.id)
-        topics.ensure(topic, partitions=slots)
-        ends = topics.end_offsets(plan.read.topic)
-        keeper = Timekeeper(plan, self._bootstrap, topic, slots, ends, self._checkpoint.read_offsets(plan))
-        keeper.start(live=not self._ends())
-        self._timekeepers[plan.name] = keeper
-        return Control(topic, claims=needs_claims(plan), partitions=tuple(ends))
-
-    def _close_timekeepers(self) -> None:
-        for keeper in self._timekeepers.values():
-            keeper.close()
-        self._timekeepers = {}
-
     def _on_raw(self, progress: dict[str, Any]) -> None:
         self._retries.succeeded(progress.get("name") or "")
-        keeper = self._timekeepers.get(progress.get("name") or "")
-        if keeper is not None:
-            keeper.on_progress(progress)
+        self._timekeepers.on_progress(progress)
         if self.phase is not Mode.REALTIME and self._spark is not None:
             self._pacing.on_progress(self._spark, progress)
         topics = {plan.name: plan.topic for plan in self._sinks.plans}
@@ -337,8 +316,7 @@ class Run:
         self._raise_failure()
         if self._ends():
             for plan, query in self._queries:
-                keeper = self._timekeepers.get(plan.name)
-                if query.isActive and needs_claims(plan) and keeper is not None and keeper.finished():
+                if query.isActive and needs_claims(plan) and self._timekeepers.finished(plan.name):
                     query.stop()
         return any(query.isActive for _, query in self._queries)
 
@@ -355,8 +333,7 @@ class Run:
             # Only this query waits; the others of the run go on.
             self._listener(event("retrying", plan.name, self.phase, f"{error.what} Again in {pause:g} s."))
             self._close_producers(plan)
-            if (keeper := self._timekeepers.pop(plan.name, None)) is not None:
-                keeper.close()
+            self._timekeepers.end(plan.name)
             if not self._stopping.wait(pause):
                 with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
                     self._queries[number] = (plan, self._start_query(plan))
@@ -377,15 +354,10 @@ class Run:
         self._start_queries()
 
     def _lag(self, plan: QueryPlan, query: StreamingQuery) -> int:
-        import json
-
         progress = query.lastProgress
+        read = {} if progress is None else read_offsets(json.loads(progress.json), plan.read.topic)
         ends = Topics(self._bootstrap).end_offsets(plan.read.topic)
-        read: dict[str, int] = {}
-        if progress is not None:
-            offsets = json.loads(progress.json)["sources"][0]["endOffset"] or {}
-            read = offsets.get(plan.read.topic, {})
-        return sum(max(0, end - read.get(str(partition), 0)) for partition, end in ends.items())
+        return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
     def _close_producers(self, plan: QueryPlan) -> None:
         if self._spark is None or self._checkpoint is None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from headrace.engine.checkpoint import Checkpoint
 from headrace.engine.claims import Claims
-from headrace.engine.control import claim, needs_claims, needs_clock
+from headrace.engine.control import Control, claim, control_topic, needs_claims, needs_clock, needs_control
 from headrace.engine.outputs import TIMES
 from headrace.engine.plan import QueryPlan
 from headrace.log.producer import producer_config
@@ -119,3 +120,47 @@ class Timekeeper:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+class Timekeepers:
+    """Those of a run, by the names of the queries that need one."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._keepers: dict[str, Timekeeper] = {}
+
+    def begin(self, plan: QueryPlan, checkpoint: Checkpoint, *, live: bool) -> Control | None:
+        """Start the query's timekeeper, if it needs one."""
+        if not needs_control(plan):
+            return None
+        topics = Topics(self._bootstrap)
+        topic = control_topic(plan, checkpoint.id)
+        topics.ensure(topic, partitions=checkpoint.state_partitions)
+        ends = topics.end_offsets(plan.read.topic)
+        read = checkpoint.read_offsets(plan)
+        keeper = Timekeeper(plan, self._bootstrap, topic, checkpoint.state_partitions, ends, read)
+        keeper.start(live=live)
+        self._keepers[plan.name] = keeper
+        return Control(topic, claims=needs_claims(plan), partitions=tuple(ends))
+
+    def on_progress(self, progress: dict[str, Any]) -> None:
+        """Take in a batch (Spark's own JSON)."""
+        keeper = self._keepers.get(progress.get("name") or "")
+        if keeper is not None:
+            keeper.on_progress(progress)
+
+    def finished(self, query: str) -> bool:
+        """Whether all that was to be claimed for the query is claimed and read."""
+        keeper = self._keepers.get(query)
+        return keeper is not None and keeper.finished()
+
+    def end(self, query: str) -> None:
+        """The query has ended."""
+        keeper = self._keepers.pop(query, None)
+        if keeper is not None:
+            keeper.close()
+
+    def close(self) -> None:
+        """All have."""
+        for query in list(self._keepers):
+            self.end(query)

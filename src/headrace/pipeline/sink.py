@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headrace.errors import PipelineError
 from headrace.pipeline.arguments import Argument
 
 
@@ -46,6 +48,18 @@ class Sink(Argument, ABC):
     @abstractmethod
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """What holds; `repeats`: the topic may have a row more than once, `ids`: with the same id each time."""
+
+    def refusals(self, options: Mapping[str, object]) -> list[PipelineError]:
+        """What `.write(sink, ...)` was given beside the sink, which only a topic takes."""
+        own = f'pass it to the sink: hr.sinks.{self.kind}(..., key="<column>").'
+        return [
+            PipelineError(
+                f".write(...) to a {self.kind} sink takes no {name} of its own.",
+                fix=own if name == "key" else "leave it out.",
+            )
+            for name, value in options.items()
+            if value is not None
+        ]
 
     def __repr__(self) -> str:
         return f"<{self}>"

@@ -301,7 +301,9 @@ class Stream:
         >>> clicks.write(hr.sinks.files("lake/clicks"))
         """
         if isinstance(to, Sink):
-            self._write_sink(to, {"key": key, "contract": contract, "delivery": delivery})
+            for problem in (*to.problems, *to.refusals({"key": key, "contract": contract, "delivery": delivery})):
+                self._report(problem)
+            self._plan.add(SinkWrite(self._node, to, location=caller_location()))
             return
         topic = to
         keys = None if key is None else self._names(key if isinstance(key, list | tuple) else (key,), "write")
@@ -340,18 +342,6 @@ class Stream:
         schema = self.schema
         columns = "?" if schema is None else ", ".join(f"{name}: {type or '?'}" for name, type in schema.items())
         return f"<Stream of {self._plan.name} after {type(self._node).__name__} ({columns})>"
-
-    def _write_sink(self, sink: Sink, options: dict[str, object]) -> None:
-        for problem in sink.problems:
-            self._report(problem)
-        for option in (name for name, value in options.items() if value is not None):
-            fix = (
-                f'pass it to the sink: hr.sinks.{sink.kind}(..., key="<column>").'
-                if option == "key"
-                else "leave it out."
-            )
-            self._report(PipelineError(f".write(...) to a {sink.kind} sink takes no {option} of its own.", fix=fix))
-        self._plan.add(SinkWrite(self._node, sink, location=caller_location()))
 
     def _side(self, side: Side) -> Stream:
         return Stream(self._plan, self._plan.side_output(self._node, side, caller_location()))
