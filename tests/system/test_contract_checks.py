@@ -21,7 +21,7 @@ from headrace.errors import (
     RegistryUnavailableError,
     UnknownColumnError,
 )
-from tests.system.payments import FIRST, SECOND, first, payload, second
+from tests.system.payments import FIRST, first, payload
 from tests.system.records import LogReader, Sent, produce
 from tests.system.running import Engine, fresh
 
@@ -138,8 +138,9 @@ def test_a_producers_breaking_change_is_rejected_and_the_running_consumer_never_
             pytest.raises(IncompatibleContractError, match="amount"),
         ):
             payments.send({**first(2), "amount": True})
-        compatible = client.register(subject, json.dumps(SECOND))
-        produce(engine.bootstrap, source, [Sent(payload(compatible, SECOND, second(3)))])
+        added = {**FIRST, "fields": [*FIRST["fields"], {"name": "currency", "type": "string", "default": "EUR"}]}
+        compatible = client.register(subject, json.dumps(added))
+        produce(engine.bootstrap, source, [Sent(payload(compatible, added, {**first(3), "currency": "USD"}))])
         seen = reader.until(lambda records: len(records) == 2, "a payment of the next version")
         reader.close()
     assert [record.row["id"] for record in seen] == ["p1", "p3"]

@@ -263,3 +263,13 @@ def test_the_examples_in_the_docstrings_run() -> None:
         assert not result.failed, name
         attempted += result.attempted
     assert attempted > 15
+
+
+def test_a_topics_rates_add_up_to_what_came_however_unevenly_it_was_looked_at() -> None:
+    flow, chance = TopicFlow(), random.Random(3)
+    looks = [float(n) + chance.uniform(-0.15, 0.15) for n in range(40)]
+    added = 0.0
+    for before, now in zip(looks, looks[1:], strict=False):
+        flow.note(now, {0: round(150 * min(max(now - 10, 0), 10))}, 1.0)
+        added += (flow.rate() or 0.0) * (now - before)
+    assert added == pytest.approx(1500, rel=0.02)

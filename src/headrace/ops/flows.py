@@ -117,12 +117,22 @@ class TopicFlow:
         return sum(flow.end for flow in self.partitions.values())
 
     def recent(self, seconds: float) -> tuple[float, float]:
-        """Records that came in about the last seconds, and in how many seconds exactly."""
+        """Records that came in the last seconds, and in how many: less if the first look is not so long ago.
+
+        Between two looks they came in proportion. Else a span that ends at a look would be a little short, and a
+        topic that starts or stops would seem to do so at another rate than it did.
+        """
         if len(self._totals) < 2:
             return 0.0, 0.0
         now, total = self._totals[-1]
-        at, before = next((pair for pair in self._totals if pair[0] >= now - seconds - 0.01), self._totals[0])
-        return total - before, now - at
+        since = max(now - seconds, self._totals[0][0])
+        earlier = self._totals[0]
+        for look in self._totals:
+            if look[0] > since:
+                share = (since - earlier[0]) / (look[0] - earlier[0])
+                return total - earlier[1] - share * (look[1] - earlier[1]), now - since
+            earlier = look
+        return 0.0, 0.0
 
     def rate(self, seconds: float = RATE_SECONDS) -> float | None:
         """Records per second of late; None before the second look."""

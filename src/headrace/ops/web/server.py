@@ -66,10 +66,17 @@ def application(watch: Watch, token: str | None = None) -> Any:
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
+        under_way: set[asyncio.Task[None]] = set()
+
+        def start() -> None:
+            # The loop itself makes it, so that none is made for a loop that is closed; and keeps it until it ends.
+            task = loop.create_task(push.announce())
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
 
         def announce() -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the server ends
-                asyncio.run_coroutine_threadsafe(push.announce(), loop)
+                loop.call_soon_threadsafe(start)
 
         watch.on_look(announce)
         yield
