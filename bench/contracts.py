@@ -6,7 +6,6 @@ All read the same rows from memory and hand them to a sink that drops them, so t
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from itertools import islice
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from bench.harness import broker, emit, median, note, seconds
+from bench.harness import broker, by_turns, emit, median, note, options, ratio, seconds
 from examples.fraud.generator import Kind, Traffic, Transactions
 from headrace.contracts import RegistryClient
 from headrace.contracts.embedded import EmbeddedRegistry
@@ -76,10 +75,7 @@ def decoding(table: DataFrame, value: Column) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=5)
-    a = options.parse_args()
+    a = options(rows=1_000_000, rounds=5)
     with broker() as (bootstrap, folder), EmbeddedRegistry(bootstrap, folder / "registry") as registry:
         client = RegistryClient(registry.url)
         client.set_compatibility("NONE", "transactions-value")
@@ -99,25 +95,16 @@ def main() -> None:
 
         wrong = table.select(under_contract("mixed").alias("p")).where("p.reason IS NOT NULL").count()
         assert wrong == 0, f"{wrong} payloads did not decode"
-        ways: dict[str, Callable[[], float]] = {
+        ways: dict[str, Callable[[], object]] = {
             "contract": lambda: decoding(table, under_contract("framed")),
             "contract_mixed": lambda: decoding(table, under_contract("mixed")),
             "from_json": lambda: decoding(table, F.from_json(F.col("json").cast("string"), SCHEMA)),
             "own_json": lambda: decoding(table, doorway.from_json(spark, F.col("json"), SCHEMA, "reason")),
             "from_avro": lambda: decoding(table, _from_avro(F.col("avro"))),
         }
-        times: dict[str, list[float]] = {name: [] for name in ways}
-        for round_ in range(a.rounds + 1):
-            took = {name: way() for name, way in ways.items()}
-            note(f"round {round_}: " + ", ".join(f"{name} {t:.2f} s" for name, t in took.items()))
-            for name, t in took.items():
-                if round_ > 0:
-                    times[name].append(t)
+        times = by_turns(a.rounds, ways)
         spark.stop()
-    ratios = {
-        name: round(median([other / own for other, own in zip(times[name], times["contract"], strict=True)]), 2)
-        for name in ("from_json", "from_avro", "own_json", "contract_mixed")
-    }
+    ratios = {name: ratio(took, times["contract"]) for name, took in times.items()}
     emit(
         bench="contracts",
         rows=a.rows,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import headrace as hr
-from bench.harness import broker, emit, load_transactions, median, note, seconds, session
+from bench.harness import by_turns, emit, median, options, ratio, transactions
 from headrace.engine.plan import QueryPlan
 from headrace.engine.run import Run
 from headrace.engine.settings import KAFKA_PRODUCER, Mode, RunSettings
@@ -58,35 +57,23 @@ def replay(
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--max-rows", type=int, default=250_000)
-    a = options.parse_args()
-    with broker() as (bootstrap, folder):
-        note(f"loading {a.rows:,} transactions")
-        load_transactions(bootstrap, "transactions", a.rows)
-        spark = session(folder)
-        exactly: list[float] = []
-        theirs: list[float] = []
-        least: list[float] = []
-        for round_ in range(a.rounds + 1):
-            t = seconds(lambda: replay(SparksOwnSink, spark, bootstrap, folder, a.max_rows))
-            e = seconds(lambda: replay(Run, spark, bootstrap, folder, a.max_rows))
-            m = seconds(lambda: replay(Run, spark, bootstrap, folder, a.max_rows, "at_least_once"))
-            note(f"round {round_}: Spark's own {t:.1f} s, exactly once {e:.1f} s, at least once {m:.1f} s")
-            if round_ > 0:
-                theirs.append(t)
-                exactly.append(e)
-                least.append(m)
-        spark.stop()
+    a = options(rows=1_000_000, rounds=5, max_rows=250_000)
+    with transactions(a.rows) as (spark, bootstrap, folder):
+        took = by_turns(
+            a.rounds,
+            {
+                "Spark's own": lambda: replay(SparksOwnSink, spark, bootstrap, folder, a.max_rows),
+                "exactly once": lambda: replay(Run, spark, bootstrap, folder, a.max_rows),
+                "at least once": lambda: replay(Run, spark, bootstrap, folder, a.max_rows, "at_least_once"),
+            },
+        )
     emit(
         bench="delivery",
         rows=a.rows,
-        exactly_once_rows_per_second=round(a.rows / median(exactly)),
-        spark_rows_per_second=round(a.rows / median(theirs)),
-        ratio=round(median([t / e for t, e in zip(theirs, exactly, strict=True)]), 3),
-        at_least_once_ratio=round(median([t / m for t, m in zip(theirs, least, strict=True)]), 3),
+        exactly_once_rows_per_second=round(a.rows / median(took["exactly once"])),
+        spark_rows_per_second=round(a.rows / median(took["Spark's own"])),
+        ratio=ratio(took["Spark's own"], took["exactly once"]),
+        at_least_once_ratio=ratio(took["Spark's own"], took["at least once"]),
         target=0.85,
     )
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from confluent_kafka import Producer
-
 import headrace as hr
-from bench.harness import broker, emit, median, note, seconds, session
+from bench.harness import broker, bulk_producer, by_turns, emit, median, note, options, ratio, send, session
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
 from headrace.log.dead_letters import DeadLetters
-from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 from tests.system.poison import MAX_BYTES, REASONS, SCHEMA, records
 
@@ -26,18 +22,12 @@ if TYPE_CHECKING:
 def load(bootstrap: str, topic: str, count: int, poison: float) -> Counter[str]:
     """So many records; how many of each kind of poison are among them."""
     Topics(bootstrap).create(topic, partitions=2)
-    producer = Producer(producer_config(bootstrap, **{"linger.ms": 50, "queue.buffering.max.messages": 500_000}))
+    producer = bulk_producer(bootstrap)
     kinds: Counter[str] = Counter()
     for number, (kind, value) in enumerate(records(count, seed=1, poison=poison)):
         if kind is not None:
             kinds[kind] += 1
-        while True:
-            try:
-                producer.produce(topic, value, partition=number % 2)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        producer.poll(0)
+        send(producer, topic, value=value, partition=number % 2)
     producer.flush()
     return kinds
 
@@ -58,26 +48,20 @@ def replay(spark: SparkSession, bootstrap: str, folder: Path, topic: str, max_ro
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--max-rows", type=int, default=250_000)
-    a = options.parse_args()
+    a = options(rows=1_000_000, rounds=3, max_rows=250_000)
+    names: list[str] = []
     with broker() as (bootstrap, folder):
         note(f"loading {a.rows:,} records twice")
         load(bootstrap, "clean", a.rows, 0.0)
         kinds = load(bootstrap, "poisoned", a.rows, 0.01)
         spark = session(folder)
-        clean: list[float] = []
-        poisoned: list[float] = []
-        names: list[str] = []
-        for round_ in range(a.rounds + 1):
-            c = seconds(lambda: replay(spark, bootstrap, folder, "clean", a.max_rows))
-            p = seconds(lambda: names.append(replay(spark, bootstrap, folder, "poisoned", a.max_rows)))
-            note(f"round {round_}: clean {c:.1f} s, poisoned {p:.1f} s")
-            if round_ > 0:
-                clean.append(c)
-                poisoned.append(p)
+        took = by_turns(
+            a.rounds,
+            {
+                "clean": lambda: replay(spark, bootstrap, folder, "clean", a.max_rows),
+                "poisoned": lambda: names.append(replay(spark, bootstrap, folder, "poisoned", a.max_rows)),
+            },
+        )
         spark.stop()
         found: Counter[str] = Counter()
         for letter in DeadLetters(bootstrap, names[-1]).letters():
@@ -88,9 +72,9 @@ def main() -> None:
         rows=a.rows,
         poison=kinds.total(),
         right_reasons=found.total(),
-        clean_rows_per_second=round(a.rows / median(clean)),
-        poisoned_rows_per_second=round(a.rows / median(poisoned)),
-        ratio=round(median([c / p for c, p in zip(clean, poisoned, strict=True)]), 3),
+        clean_rows_per_second=round(a.rows / median(took["clean"])),
+        poisoned_rows_per_second=round(a.rows / median(took["poisoned"])),
+        ratio=ratio(took["clean"], took["poisoned"]),
         target=0.9,
     )
 

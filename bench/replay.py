@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from bench.harness import broker, emit, load_transactions, median, note, seconds, session
+from bench.harness import by_turns, emit, median, options, ratio, transactions
 from examples.fraud import fraud
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
@@ -57,31 +56,21 @@ def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int, 
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--max-rows", type=int, default=1_000_000)
-    arguments = options.parse_args()
-    with broker() as (bootstrap, folder):
-        note(f"loading {arguments.rows:,} transactions")
-        load_transactions(bootstrap, "transactions", arguments.rows)
-        spark = session(folder)
-        bare, job = [], []
-        for round_ in range(arguments.rounds + 1):
-            b = seconds(lambda: bare_aggregation(spark, bootstrap, folder, arguments.max_rows))
-            f = seconds(lambda: fraud_job(spark, bootstrap, folder, arguments.max_rows))
-            note(f"round {round_}: bare {arguments.rows / b:,.0f}/s, fraud {arguments.rows / f:,.0f}/s")
-            # The first round warms up the JVM.
-            if round_ > 0:
-                bare.append(arguments.rows / b)
-                job.append(arguments.rows / f)
-        spark.stop()
+    a = options(rows=1_000_000, rounds=5, max_rows=1_000_000)
+    with transactions(a.rows) as (spark, bootstrap, folder):
+        took = by_turns(
+            a.rounds,
+            {
+                "bare": lambda: bare_aggregation(spark, bootstrap, folder, a.max_rows),
+                "fraud": lambda: fraud_job(spark, bootstrap, folder, a.max_rows),
+            },
+        )
     emit(
         bench="replay",
-        rows=arguments.rows,
-        fraud_rows_per_second=round(median(job)),
-        bare_rows_per_second=round(median(bare)),
-        ratio=round(median([j / b for j, b in zip(job, bare, strict=True)]), 3),
+        rows=a.rows,
+        fraud_rows_per_second=round(a.rows / median(took["fraud"])),
+        bare_rows_per_second=round(a.rows / median(took["bare"])),
+        ratio=ratio(took["bare"], took["fraud"]),
         target=0.6,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import threading
@@ -10,15 +9,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from bench.harness import broker, emit, median, note, seconds, session
+from bench.harness import broker, bulk_producer, by_turns, emit, median, note, options, ratio, send, session
 from headrace.engine.progress import Progress, Record
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
-from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 from tests.system.postgres_server import PostgresServer
 
@@ -44,14 +41,9 @@ def orders(count: int) -> list[dict[str, object]]:
 
 def load(bootstrap: str, topic: str, rows: list[dict[str, object]]) -> None:
     Topics(bootstrap).create(topic, partitions=PARTITIONS)
-    producer = Producer(producer_config(bootstrap, **{"linger.ms": 50, "queue.buffering.max.messages": 500_000}))
+    producer = bulk_producer(bootstrap)
     for row in rows:
-        while True:
-            try:
-                producer.produce(topic, key=str(row["id"]), value=json.dumps(row), partition=_partition(row))
-                break
-            except BufferError:
-                producer.poll(0.1)
+        send(producer, topic, key=str(row["id"]), value=json.dumps(row), partition=_partition(row))
     producer.flush()
 
 
@@ -129,11 +121,7 @@ def _partition(row: dict[str, object]) -> int:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=400_000)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--max-rows", type=int, default=100_000)
-    a = options.parse_args()
+    a = options(rows=400_000, rounds=3, max_rows=100_000)
     rows = orders(a.rows)
     parts = parts_of(rows, a.max_rows)
     server = PostgresServer()
@@ -142,14 +130,13 @@ def main() -> None:
             note(f"loading {a.rows:,} orders")
             load(bootstrap, "orders", rows)
             spark = session(folder)
-            ours, theirs = [], []
-            for round_ in range(a.rounds + 1):
-                s = sink(spark, bootstrap, folder, server.url, a.rows // 2, a.max_rows)
-                b = seconds(lambda: bare(server.url, parts))
-                note(f"round {round_}: sink {s:.1f} s, COPY and merge by hand {b:.1f} s")
-                if round_ > 0:
-                    ours.append(s)
-                    theirs.append(b)
+            took = by_turns(
+                a.rounds,
+                {
+                    "sink": lambda: sink(spark, bootstrap, folder, server.url, a.rows // 2, a.max_rows),
+                    "COPY and merge by hand": lambda: bare(server.url, parts),
+                },
+            )
             spark.stop()
     finally:
         server.close()
@@ -157,9 +144,9 @@ def main() -> None:
         bench="sinks",
         rows=a.rows,
         batch_rows=a.max_rows,
-        upserts_per_second=round(a.rows / median(ours)),
-        bare_upserts_per_second=round(a.rows / median(theirs)),
-        ratio=round(median([b / s for b, s in zip(theirs, ours, strict=True)]), 3),
+        upserts_per_second=round(a.rows / median(took["sink"])),
+        bare_upserts_per_second=round(a.rows / median(took["COPY and merge by hand"])),
+        ratio=ratio(took["COPY and merge by hand"], took["sink"]),
         target_per_second=30_000,
     )
 

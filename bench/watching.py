@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -13,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.harness import broker, emit, load_transactions, median, note, seconds, session
+from bench.harness import by_turns, emit, median, options, ratio, seconds, transactions
 from bench.replay import fraud_job
 
 
@@ -79,33 +78,28 @@ def looks() -> tuple[float, float]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=500_000)
-    options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--max-rows", type=int, default=100_000)
-    arguments = options.parse_args()
+    a = options(rows=500_000, rounds=5, max_rows=100_000)
     look, longest = looks()
     emit(bench="watching-looks", pipelines=50, partitions=5000, median_ms=round(look, 1), longest_ms=round(longest, 1))
-    with broker() as (bootstrap, folder):
-        note(f"loading {arguments.rows:,} transactions")
-        load_transactions(bootstrap, "transactions", arguments.rows)
-        spark = session(folder)
-        alone, watched = [], []
-        for round_ in range(arguments.rounds + 1):
-            a = seconds(lambda: fraud_job(spark, bootstrap, folder, arguments.max_rows, publish=False))
+    with transactions(a.rows) as (spark, bootstrap, folder):
+
+        def watched() -> float:
             with dashboard(bootstrap):
-                w = seconds(lambda: fraud_job(spark, bootstrap, folder, arguments.max_rows))
-            note(f"round {round_}: alone {arguments.rows / a:,.0f}/s, watched {arguments.rows / w:,.0f}/s")
-            if round_ > 0:
-                alone.append(arguments.rows / a)
-                watched.append(arguments.rows / w)
-        spark.stop()
+                return seconds(lambda: fraud_job(spark, bootstrap, folder, a.max_rows))
+
+        took = by_turns(
+            a.rounds,
+            {
+                "alone": lambda: fraud_job(spark, bootstrap, folder, a.max_rows, publish=False),
+                "watched": watched,
+            },
+        )
     emit(
         bench="watching",
-        rows=arguments.rows,
-        alone_rows_per_second=round(median(alone)),
-        watched_rows_per_second=round(median(watched)),
-        ratio=round(median([w / a for w, a in zip(watched, alone, strict=True)]), 3),
+        rows=a.rows,
+        alone_rows_per_second=round(a.rows / median(took["alone"])),
+        watched_rows_per_second=round(a.rows / median(took["watched"])),
+        ratio=ratio(took["alone"], took["watched"]),
         target=0.97,
     )
 

@@ -5,20 +5,17 @@ One hot key, one partition, the kernel's own operator in replay; the windows hol
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
 from uuid import uuid4
 
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from bench.harness import broker, emit, median, note, seconds, session
+from bench.harness import broker, bulk_producer, by_turns, emit, median, options, ratio, send, session
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
-from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 
 
@@ -38,16 +35,11 @@ def pipeline(window_seconds: int) -> hr.Pipeline:
 def load(bootstrap: str, rows: int) -> None:
     """Ten events per second of event time on one card."""
     Topics(bootstrap).create("hot", partitions=1)
-    producer = Producer(producer_config(bootstrap, **{"queue.buffering.max.messages": 500_000}))
+    producer = bulk_producer(bootstrap)
     start = int(time.time() * 1000) - rows * 100
     for i in range(rows):
         value = json.dumps({"card": "hot", "amount": (i * 7919 % 10_007) / 100, "at": start + i * 100})
-        while True:
-            try:
-                producer.produce("hot", key=b"hot", value=value)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        send(producer, "hot", key=b"hot", value=value)
     producer.flush()
 
 
@@ -67,29 +59,24 @@ def replay(spark: SparkSession, bootstrap: str, folder: Path, window_seconds: in
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=100_000)
-    options.add_argument("--rounds", type=int, default=3)
-    arguments = options.parse_args()
+    a = options(rows=100_000, rounds=3)
     with broker() as (bootstrap, folder):
-        load(bootstrap, arguments.rows)
+        load(bootstrap, a.rows)
         spark = session(folder, state_partitions=1)
-        ratios, small, large = [], [], []
-        for round_ in range(arguments.rounds + 1):
-            few = seconds(lambda: replay(spark, bootstrap, folder, 100))
-            many = seconds(lambda: replay(spark, bootstrap, folder, 1000))
-            note(f"round {round_}: 1,000 per window {few:.2f} s, 10,000 per window {many:.2f} s")
-            if round_ > 0:
-                small.append(few)
-                large.append(many)
-                ratios.append(many / few)
+        took = by_turns(
+            a.rounds,
+            {
+                "1,000 per window": lambda: replay(spark, bootstrap, folder, 100),
+                "10,000 per window": lambda: replay(spark, bootstrap, folder, 1000),
+            },
+        )
         spark.stop()
     emit(
         bench="window_population",
-        rows=arguments.rows,
-        seconds_at_1000=round(median(small), 2),
-        seconds_at_10000=round(median(large), 2),
-        ratio=round(median(ratios), 3),
+        rows=a.rows,
+        seconds_at_1000=round(median(took["1,000 per window"]), 2),
+        seconds_at_10000=round(median(took["10,000 per window"]), 2),
+        ratio=ratio(took["10,000 per window"], took["1,000 per window"]),
         target_at_most=2.0,
     )
 

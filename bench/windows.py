@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
-from bench.harness import broker, emit, load_transactions, median, note, seconds, session
+from bench.harness import by_turns, emit, median, options, ratio, transactions
 from headrace.engine.progress import Progress, Record
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
@@ -77,49 +76,32 @@ def native(spark: SparkSession, bootstrap: str, folder: Path, window: Callable[[
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--max-rows", type=int, default=1_000_000)
-    a = options.parse_args()
-    with broker() as (bootstrap, folder):
-        note(f"loading {a.rows:,} transactions")
-        load_transactions(bootstrap, "transactions", a.rows)
-        spark = session(folder)
+    a = options(rows=1_000_000, rounds=3, max_rows=1_000_000)
+    told: list[Progress] = []
+    with transactions(a.rows) as (spark, bootstrap, folder):
         tumbling = windowed("tumbling", hr.tumbling("10m"))
         hopping = windowed("hopping", hr.hopping("10m", every="10s"))
-        ours, theirs, hops, state = [], [], [], tumbling_state(None)
-        for round_ in range(a.rounds + 1):
-            n = seconds(
-                lambda: native(spark, bootstrap, folder, lambda: F.window("occurred_at", "10 minutes"), a.max_rows)
-            )
-            told: list[Progress] = []
-            t = seconds(lambda: told.append(headrace(spark, bootstrap, folder, tumbling, a.max_rows)))  # noqa: B023
-            h = seconds(lambda: headrace(spark, bootstrap, folder, hopping, a.max_rows))
-            note(f"round {round_}: Spark's own {n:.1f} s, tumbling {t:.1f} s, hopping of 60 {h:.1f} s")
-            state = tumbling_state(told[0])
-            if round_ > 0:
-                theirs.append(n)
-                ours.append(t)
-                hops.append(h)
-        spark.stop()
+        ten_minutes = partial(F.window, "occurred_at", "10 minutes")
+        took = by_turns(
+            a.rounds,
+            {
+                "Spark's own": lambda: native(spark, bootstrap, folder, ten_minutes, a.max_rows),
+                "tumbling": lambda: told.append(headrace(spark, bootstrap, folder, tumbling, a.max_rows)),
+                "hopping of 60": lambda: headrace(spark, bootstrap, folder, hopping, a.max_rows),
+            },
+        )
     emit(
         bench="windows",
         rows=a.rows,
-        tumbling_rows_per_second=round(a.rows / median(ours)),
-        native_rows_per_second=round(a.rows / median(theirs)),
-        ratio=round(median([n / t for n, t in zip(theirs, ours, strict=True)]), 3),
+        tumbling_rows_per_second=round(a.rows / median(took["tumbling"])),
+        native_rows_per_second=round(a.rows / median(took["Spark's own"])),
+        ratio=ratio(took["Spark's own"], took["tumbling"]),
         target=0.8,
-        hopping_60_over_tumbling=round(median([h / t for h, t in zip(hops, ours, strict=True)]), 2),
-        **json.loads(state),
+        hopping_60_over_tumbling=ratio(took["hopping of 60"], took["tumbling"]),
+        # At their fullest: each open window is one row of state, and each key one more.
+        state_rows=told[-1].state_rows,
+        state_bytes=told[-1].state_bytes,
     )
-
-
-def tumbling_state(progress: Progress | None) -> str:
-    """State per open window, at its fullest: each window is one row of state, and each key one more."""
-    if progress is None or not progress.state_rows:
-        return "{}"
-    return json.dumps({"state_rows": progress.state_rows, "state_bytes": progress.state_bytes})
 
 
 if __name__ == "__main__":

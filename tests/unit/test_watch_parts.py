@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import itertools
 import json
 import pkgutil
 import random
@@ -269,7 +270,7 @@ def test_a_topics_rates_add_up_to_what_came_however_unevenly_it_was_looked_at() 
     flow, chance = TopicFlow(), random.Random(3)
     looks = [float(n) + chance.uniform(-0.15, 0.15) for n in range(40)]
     added = 0.0
-    for before, now in zip(looks, looks[1:], strict=False):
+    for before, now in itertools.pairwise(looks):
         flow.note(now, {0: round(150 * min(max(now - 10, 0), 10))}, 1.0)
         added += (flow.rate() or 0.0) * (now - before)
     assert added == pytest.approx(1500, rel=0.02)

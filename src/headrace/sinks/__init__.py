@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from headrace.pipeline.arguments import Reading
 from headrace.pipeline.durations import Duration
 from headrace.sinks import delta_tables
+from headrace.sinks.console import ConsoleSink
 from headrace.sinks.delta_store import DeltaSink
-from headrace.sinks.parquet_files import ConsoleSink, FilesSink
+from headrace.sinks.parquet_files import FilesSink
 from headrace.sinks.postgres_store import PostgresSink
 from headrace.sinks.redis_store import RedisSink
 from headrace.sinks.webhook import WebhookSink, WhenDown

@@ -22,8 +22,8 @@ from headrace.errors import SinkError, UnknownColumnError
 from headrace.pipeline.schema import Column, Schema
 from headrace.pipeline.sink import Guarantee
 from headrace.sinks.delta_types import delta_schema
-from headrace.sinks.parquet_files import flush_folder, make_folder, write_parquet
-from headrace.sinks.protocol import TAKES_AWAY, Batch, Refuse, StoreSink, client
+from headrace.sinks.folder import FolderSink, flush_folder, write_parquet
+from headrace.sinks.protocol import TAKES_AWAY, Batch, Refuse, client
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,28 +34,16 @@ _STAGING = "_headrace"
 
 
 @dataclass(frozen=True, repr=False)
-class DeltaSink(StoreSink):
+class DeltaSink(FolderSink):
     """See `hr.sinks.delta`."""
 
     kind: ClassVar[str] = "delta"
-    takes_nested: ClassVar[bool] = True
     latest_only: ClassVar[bool] = True
     applies_changes: ClassVar[bool] = True
 
-    path: str
     partition_by: tuple[str, ...]
     add_columns: bool
     compact_every: int
-
-    @property
-    def target(self) -> str:
-        """The table's folder."""
-        return self.path
-
-    @property
-    def needs_ids(self) -> bool:
-        """No: batches are told apart, not rows."""
-        return False
 
     def guarantee(self, *, repeats: bool, ids: bool) -> Guarantee:
         """Exactly once by the app transaction; a repeated record of the topic needs a key to meet its earlier one."""
@@ -69,7 +57,7 @@ class DeltaSink(StoreSink):
 
     def check(self, columns: Schema | None) -> None:
         """Whether the folder can be written to, and the table, if it is there, has what the stream needs."""
-        make_folder(Path(self.path), self.name)
+        super().check(columns)
         if columns is not None:
             self._check_partition_columns(columns)
         table = self._open()
@@ -80,7 +68,7 @@ class DeltaSink(StoreSink):
     def prepare(self, columns: tuple[Column, ...]) -> None:
         """Make the table, or add the columns that it does not have yet."""
         deltalake = client("deltalake", "delta")
-        make_folder(Path(self.path), self.name)
+        super().prepare(columns)
         wanted = [c for c in columns if not self._is_kind(c.name)]
         self._check_partition_columns(Schema(columns))
         table = self._open()
