@@ -23,12 +23,16 @@ setup: $(READY) ## make .venv and install everything
 demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, RATE=, SEED=)
 	@exec $(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+# The JVMs of tests live for seconds to minutes: the optimizing compiler would take two fifths of the CPU and never pay off.
+QUICK := -XX:TieredStopAtLevel=1
 # Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
+TESTING := PYTHONHASHSEED=0 SPARK_SUBMIT_OPTS='$(QUICK)' HEADRACE_BROKER_OPTS='$(QUICK)'
+
 test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
-	@PYTHONHASHSEED=0 exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 2 --dist loadfile --no-loadscope-reorder)
+	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 2 --dist loadfile --no-loadscope-reorder)
 
 soak: $(READY) browser ## the tests that take minutes each, which `make test` leaves out
-	@exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
+	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
 
 fuzz: $(READY) ## random schemas, values and bytes through contracts, for some minutes (EXAMPLES= of each, 300)
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) exec $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py
@@ -50,7 +54,7 @@ bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minute
 	@exec $(BIN)/python -m bench
 
 chaos: $(READY) ## kill driver, tasks and broker for SECONDS= (300) by SEED=, then audit every record
-	@exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+	@$(TESTING) exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)
 	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -98,7 +98,14 @@ class Engine:
 
     @contextmanager
     def live(
-        self, pipeline: hr.Pipeline, mode: Mode, checkpoint: Path, *, max_rows: int = 500_000, interval_ms: int = 5_000
+        self,
+        pipeline: hr.Pipeline,
+        mode: Mode,
+        checkpoint: Path,
+        *,
+        max_rows: int = 500_000,
+        interval_ms: int = 5_000,
+        every_ms: int = 0,
     ) -> Iterator[Told]:
         """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows."""
         told = Told()
@@ -107,7 +114,12 @@ class Engine:
             bootstrap=self.bootstrap,
             mode=mode,
             checkpoint=checkpoint,
-            settings=RunSettings(checkpoint_interval_ms=interval_ms, max_rows_per_batch=max_rows, state_partitions=2),
+            settings=RunSettings(
+                batch_interval_ms=every_ms,
+                checkpoint_interval_ms=interval_ms,
+                max_rows_per_batch=max_rows,
+                state_partitions=2,
+            ),
             on_progress=told.records.append,
             spark=self.spark,
         )

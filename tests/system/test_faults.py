@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.system.faults.gate import BEFORE_GATE, gated, rows_with_gate
 from tests.system.faults.harness import Chaos
 from tests.system.faults.victims import Broker, Driver
 from tests.system.faults.worker import Job
+from tests.system.postgres_server import PostgresServer
 from tests.system.records import DEADLINE, produce, read_all
 from tests.system.running import Engine, Told, wait_for
 
@@ -155,11 +157,13 @@ def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
 
 
 def test_twenty_kills_and_the_books_are_right(mortal: EmbeddedBroker, tmp_path: Path) -> None:
-    chaos = Chaos(mortal, tmp_path, seed=7, name=f"ledger-{uuid.uuid4().hex[:6]}")
-    try:
-        found = chaos.run(plan={"task": 17, "broker": 2, "driver": 1})
-    finally:
-        chaos.end()
+    with (
+        closing(PostgresServer()) as database,
+        closing(Chaos(mortal, database, tmp_path, seed=7, name=f"ledger-{uuid.uuid4().hex[:6]}")) as chaos,
+    ):
+        found = chaos.run(plan={"task": 14, "database": 3, "broker": 2, "driver": 1})
     assert sum(chaos.killed.values()) == 20
-    assert found["kafka"].transfers > 500
-    assert found["kafka"].clean, found
+    assert set(found) == {"kafka", "postgres", "lakehouse"}
+    for book in found.values():
+        assert book.transfers > 500
+        assert book.clean, found

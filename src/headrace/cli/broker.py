@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -9,10 +10,17 @@ import typer
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.log.broker import EmbeddedBroker, RunningBroker, default_data_dir, running_brokers
 from headrace.log.cluster import EmbeddedCluster, refuse_cluster
+from headrace.log.settings import HEAP
 
 NOT_RUNNING = 3
 
 app = typer.Typer(no_args_is_help=True, help="The embedded Kafka broker of this project.")
+
+
+def _heap(size: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,5}[mg]", size):
+        raise typer.BadParameter(f"`{size}` is no size: say 512m, or 2g")
+    return size
 
 
 @app.command()
@@ -23,6 +31,9 @@ def start(
     nodes: Annotated[
         int, typer.Option(min=1, max=9, help="3 for a cluster: a record is on 3 nodes, and one of them may die")
     ] = 1,
+    heap: Annotated[
+        str, typer.Option(metavar="SIZE", callback=_heap, help="memory of each node's JVM, as 512m or 2g")
+    ] = HEAP,
     registry: Annotated[bool, typer.Option(help="also start the schema registry")] = True,
     output: OutputOption = Format.TEXT,
 ) -> None:
@@ -34,10 +45,10 @@ def start(
         raise typer.BadParameter("a cluster has a port for each node: leave out --port")
     with out.progress() as progress:
         if nodes > 1:
-            bootstrap = EmbeddedCluster(nodes=nodes, attached=False).start(progress).bootstrap
+            bootstrap = EmbeddedCluster(nodes=nodes, attached=False, heap=heap).start(progress).bootstrap
         else:
             refuse_cluster(default_data_dir())
-            bootstrap = EmbeddedBroker(port=port, attached=False).start(progress).bootstrap
+            bootstrap = EmbeddedBroker(port=port, attached=False, heap=heap).start(progress).bootstrap
         if registry:
             EmbeddedRegistry(bootstrap, attached=False).start(progress)
     _print(out, running_brokers())

@@ -46,6 +46,10 @@ def run(
     state_partitions: Annotated[
         int, typer.Option(min=1, help="state stores; fixed once a checkpoint exists")
     ] = RunSettings.state_partitions,
+    batch_interval: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="micro-batch: from the start of a batch to the next, at least; 0s: at once"),
+    ] = "0s",
     max_rows: Annotated[int, typer.Option(min=1, help="bound of a micro-batch")] = RunSettings.max_rows_per_batch,
     registry: RegistryOption = None,
     max_rate: Annotated[
@@ -77,6 +81,7 @@ def run(
 
     pipeline = load_pipeline(target)
     settings = RunSettings(
+        batch_interval_ms=parse_duration(batch_interval, zero=True),
         checkpoint_interval_ms=checkpoint_interval * 1000,
         state_partitions=state_partitions,
         max_rows_per_batch=max_rows,

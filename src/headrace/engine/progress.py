@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,9 +147,12 @@ def _lag(sources: list[dict[str, Any]]) -> int | None:
 
 
 def spark_listener(
-    mode: Callable[[], str], listener: Listener, raw: Callable[[dict[str, Any]], None]
+    queries: Collection[str], mode: Callable[[], str], listener: Listener, raw: Callable[[dict[str, Any]], None]
 ) -> StreamingQueryListener:
-    """Spark's listener that turns every progress event into a record; `raw` gets it as Spark tells it."""
+    """Spark's listener that turns every progress of these queries into a record; `raw` gets it as Spark tells it.
+
+    A session tells every listener of all its queries, those of another run in it too.
+    """
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -163,6 +166,8 @@ def spark_listener(
             pass
 
         def onQueryProgress(self, event: QueryProgressEvent) -> None:
+            if event.progress.name not in queries:
+                return
             progress = json.loads(event.progress.json)
             raw(progress)
             listener(from_spark(progress, mode()))

@@ -128,7 +128,8 @@ class Run:
             slots += sum(partitions.get(plan.topic, 1) for plan in self._sinks.plans)
             self._spark = self._given or self._open_session(slots, state_partitions)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
-            self._spark_listener = spark_listener(lambda: self.phase.value, self._on_record, self._on_raw)
+            queries = {plan.name for plan in self.plans} | {plan.name for plan in self._sinks.plans}
+            self._spark_listener = spark_listener(queries, lambda: self.phase.value, self._on_record, self._on_raw)
             self._spark.streams.addListener(self._spark_listener)
             with self._explained():
                 self._start_queries()

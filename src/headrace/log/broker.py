@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from headrace.jvm.java import find_java
 from headrace.jvm.once import exclusive
 from headrace.jvm.process import ChildProcess, command_line, start_attached, start_detached, stop_process
 from headrace.jvm.progress import Progress, silent
-from headrace.log.settings import JVM_OPTIONS, LOG4J2, Node, server_properties
+from headrace.log.settings import GC_LOGGING, HEAP, JVM_OPTIONS, LOG4J2, Node, server_properties
 from headrace.log.topics import Topics
 from headrace.paths import state_dir
 
@@ -127,11 +128,13 @@ class EmbeddedBroker:
         port: int | None = None,
         attached: bool = True,
         node: Node | None = None,
+        heap: str = HEAP,
     ) -> None:
         self.data_dir = (data_dir or default_data_dir()).resolve()
         self.port = port
         self.attached = attached
         self.node = node or Node()
+        self.heap = heap
         self._running: RunningBroker | None = None
         self._child: ChildProcess | None = None
 
@@ -234,7 +237,11 @@ class EmbeddedBroker:
             log_size = self._log_size()
             start = start_attached if self.attached else start_detached
             self._child = start(
-                [str(java), _token(self.data_dir), *JVM_OPTIONS, "-cp", classpath, "kafka.Kafka", "server.properties"],
+                [
+                    *(str(java), _token(self.data_dir), f"-Xmx{self.heap}", GC_LOGGING, *JVM_OPTIONS),
+                    *shlex.split(os.environ.get("HEADRACE_BROKER_OPTS", "")),
+                    *("-cp", classpath, "kafka.Kafka", "server.properties"),
+                ],
                 folder=self.data_dir,
                 console=self.data_dir / "logs" / "console.log",
             )

@@ -19,7 +19,7 @@ from headrace.log.broker import (
     running_broker,
     running_brokers,
 )
-from headrace.log.settings import Node
+from headrace.log.settings import HEAP, Node
 
 
 class EmbeddedCluster:
@@ -31,10 +31,11 @@ class EmbeddedCluster:
     3
     """
 
-    def __init__(self, data_dir: Path | None = None, nodes: int = 3, attached: bool = True) -> None:
+    def __init__(self, data_dir: Path | None = None, nodes: int = 3, attached: bool = True, heap: str = HEAP) -> None:
         self.data_dir = (data_dir or default_data_dir()).resolve()
         self.attached = attached
         self._count = nodes
+        self._heap = heap
         self.nodes: tuple[EmbeddedBroker, ...] = ()
 
     @property
@@ -99,7 +100,9 @@ class EmbeddedCluster:
             note.write_text(json.dumps(known) + "\n", encoding="utf-8")
         controllers = dict(enumerate(known["controllers"], start=1))
         return tuple(
-            EmbeddedBroker(folder / str(number), port, self.attached, Node(number, controllers, known["id"]))
+            EmbeddedBroker(
+                folder / str(number), port, self.attached, Node(number, controllers, known["id"]), heap=self._heap
+            )
             for number, port in enumerate(known["ports"], start=1)
         )
 

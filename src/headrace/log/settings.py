@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 _SEGMENT_BYTES = 128 * 1024 * 1024
 _RETENTION_BYTES = 1024 * 1024 * 1024
 
+HEAP = "512m"
+"""Enough for one node with modest topics; what the broker keeps in memory is mostly the page cache, not the heap."""
+GC_LOG = "logs/gc.log"
+GC_LOGGING = f"-Xlog:gc:file={GC_LOG}:uptime:filecount=2,filesize=1m"
+"""What is left after each collection: by that the doctor sees a heap that is too small."""
 JVM_OPTIONS = (
-    # Enough for one node with modest topics; what the broker keeps in memory is mostly the page cache, not the heap.
-    "-Xms256m",
-    "-Xmx512m",
     # Starts as quickly as the serial collector here, and its pauses stay short: the broker is in every latency figure.
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",

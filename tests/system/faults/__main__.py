@@ -6,11 +6,13 @@ import argparse
 import json
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 from headrace.log.broker import EmbeddedBroker, free_port
 from tests.system.faults.harness import Chaos
+from tests.system.postgres_server import PostgresServer
 
 
 def main() -> int:
@@ -24,12 +26,12 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="headrace-chaos-") as made:
         folder = Path(made)
-        with EmbeddedBroker(folder / "broker", port=free_port()) as broker:
-            chaos = Chaos(broker, folder / "job", seed=asked.seed, name="chaos")
-            try:
-                found = chaos.run(seconds=asked.seconds, say=say)
-            finally:
-                chaos.end()
+        with (
+            EmbeddedBroker(folder / "broker", port=free_port()) as broker,
+            closing(PostgresServer()) as database,
+            closing(Chaos(broker, database, folder / "job", seed=asked.seed, name="chaos")) as chaos,
+        ):
+            found = chaos.run(seconds=asked.seconds, say=say)
     kills = dict(chaos.killed)
     books = {name: asdict(book) for name, book in found.items()}
     print(json.dumps({"seed": asked.seed, "kills": sum(kills.values()), **kills, **books}))

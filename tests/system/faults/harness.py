@@ -1,4 +1,4 @@
-"""Kills at random moments, by a seed, while the ledger runs; then the audit."""
+"""Kills at random moments, by a seed, while the ledger runs; then the audit of every book."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
-from tests.system.faults.ledger import PARTITIONS, Audit, Transfers, audit
-from tests.system.faults.victims import Broker, Driver, Task, Victim
+from tests.system.faults.ledger import PARTITIONS, TABLE, Audit, Transfers, audit
+from tests.system.faults.victims import Broker, Database, Driver, Task, Victim
 from tests.system.faults.worker import Job
+from tests.system.postgres_server import PostgresServer
 from tests.system.records import read_all
 from tests.system.running import wait_for
 
@@ -23,20 +24,43 @@ Book = Callable[[], list[dict[str, Any]]]
 
 
 class Chaos:
-    """One ledger, its job and its broker, and what kills them."""
+    """One ledger, its job, its broker and the stores that it writes to, and what kills them."""
 
-    def __init__(self, broker: EmbeddedBroker, folder: Path, *, seed: int, name: str, per_second: int = 30) -> None:
+    def __init__(
+        self,
+        broker: EmbeddedBroker,
+        database: PostgresServer,
+        folder: Path,
+        *,
+        seed: int,
+        name: str,
+        per_second: int = 30,
+    ) -> None:
         self.bootstrap = broker.bootstrap
         self.killed: Counter[str] = Counter()
         self._rng = random.Random(seed)
         self._source, self._sink = f"{name}-transfers", f"{name}-postings"
         Topics(self.bootstrap, timeout=30).ensure(self._source, self._sink, partitions=PARTITIONS)
-        job = Job("ledger", name, self.bootstrap, self._source, self._sink, str(folder / "checkpoint"), max_rows=2000)
+        lakehouse = str(folder / "lakehouse")
+        job = Job(
+            *("ledger", name, self.bootstrap, self._source, self._sink, str(folder / "checkpoint")),
+            max_rows=2000,
+            database=database.url,
+            lakehouse=lakehouse,
+        )
         self._transfers = Transfers(self.bootstrap, self._source, seed=seed, per_second=per_second)
         self.driver = Driver(job, folder)
-        # A sink adds its server here, and below how its rows are read: it is killed and audited like the others.
-        self.victims: dict[str, Victim] = {"driver": self.driver, "task": Task(self.driver), "broker": Broker(broker)}
-        self.books: dict[str, Book] = {"kafka": lambda: [r.row for r in read_all(self.bootstrap, self._sink)]}
+        self.victims: dict[str, Victim] = {
+            "driver": self.driver,
+            "task": Task(self.driver),
+            "broker": Broker(broker),
+            "database": Database(database),
+        }
+        self.books: dict[str, Book] = {
+            "kafka": lambda: [r.row for r in read_all(self.bootstrap, self._sink)],
+            "postgres": lambda: _rows_of(database),
+            "lakehouse": lambda: _rows_below(lakehouse),
+        }
 
     def run(
         self,
@@ -62,7 +86,7 @@ class Chaos:
         self.driver.end()
         return {name: audit(sent, book()) for name, book in self.books.items()}
 
-    def end(self) -> None:
+    def close(self) -> None:
         self.driver.end()
 
     def _strike(self, name: str, say: Callable[[str], None]) -> None:
@@ -96,3 +120,19 @@ class Chaos:
         while time.monotonic() < end:
             # Most blows are cheap ones: there are more of them in the time.
             yield self._rng.choices(names, [8 if name == "task" else 2 for name in names])[0]
+
+
+def _rows_of(database: PostgresServer) -> list[dict[str, Any]]:
+    if database.query(f"SELECT to_regclass('{TABLE}')") == [(None,)]:
+        return []
+    names = ("id", "account", "number", "total")
+    return [dict(zip(names, row, strict=True)) for row in database.query(f"SELECT {', '.join(names)} FROM {TABLE}")]
+
+
+def _rows_below(folder: str) -> list[dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(folder):
+        return []
+    rows: list[dict[str, Any]] = DeltaTable(folder).to_pyarrow_table().to_pylist()
+    return rows

@@ -20,14 +20,21 @@ from tests.system.records import to_json
 
 ACCOUNTS = 20
 PARTITIONS = 2
+TABLE = "postings"
 
 
-def ledger(name: str, source: str, sink: str) -> hr.Pipeline:
-    """The job: one posting per transfer, with its number on the account."""
+def ledger(name: str, source: str, sink: str, database: str = "", lakehouse: str = "") -> hr.Pipeline:
+    """The job: one posting per transfer, with its number on the account; into a topic, and stores if there are any."""
     pipeline = hr.Pipeline(name)
     transfers = pipeline.read(source, schema="id BIGINT NOT NULL, account BIGINT NOT NULL, cents BIGINT, at TIMESTAMP")
     booked = transfers.event_time("at", out_of_order="1h").key_by("account")
-    booked.rolling("account", number=hr.last("12h").count(), total=hr.last("12h").sum("cents")).write(sink)
+    postings = booked.rolling("account", number=hr.last("12h").count(), total=hr.last("12h").sum("cents"))
+    postings.write(sink)
+    # Appended, not merged by a key: a posting that came twice would be there twice.
+    if database:
+        postings.write(hr.sinks.postgres(database, TABLE))
+    if lakehouse:
+        postings.write(hr.sinks.delta(lakehouse))
     return pipeline
 
 

@@ -1,7 +1,4 @@
-"""What the harness kills, and how each comes back.
-
-A further victim, say a database that a sink writes to, is a class with these three methods; the harness needs no more.
-"""
+"""What the harness kills, and how each comes back."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from typing import Protocol
 
 from headrace.log.broker import EmbeddedBroker
 from tests.system.faults.worker import Job
+from tests.system.postgres_server import PostgresServer
 from tests.system.processes import PROJECT
 from tests.system.running import wait_for
 
@@ -151,6 +149,25 @@ class Broker:
 
     def restore(self) -> None:
         self._broker.start()
+
+    def ready(self) -> bool:
+        return True
+
+
+class Database:
+    """The server that a sink writes to."""
+
+    name = "database"
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+
+    def kill(self) -> bool:
+        self._server.kill()
+        return True
+
+    def restore(self) -> None:
+        self._server.start()
 
     def ready(self) -> bool:
         return True

@@ -41,6 +41,8 @@ class Job:
     """Spark's own Kafka sink in place of ours."""
     max_rows: int = 500
     gate: str = ""
+    database: str = ""
+    lakehouse: str = ""
 
 
 class SparksOwnSink(Run):
@@ -67,7 +69,7 @@ def main() -> None:
     job = Job(**json.loads(sys.argv[1]))
     kind = SparksOwnSink if job.sparks_own else Run
     pipeline = (
-        ledger(job.name, job.source, job.sink)
+        ledger(job.name, job.source, job.sink, job.database, job.lakehouse)
         if job.job == "ledger"
         else gated(job.name, job.source, job.sink, job.gate)
     )

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 
 from headrace.log.consumer import consumer_config
 from headrace.ops.cluster import Cluster, Offsets
+from headrace.ops.doctor.broker_heap import BrokerHeap, broker_heaps
 from headrace.ops.measuring import PartitionLag, Values
 from headrace.ops.runs import Pipeline
 from headrace.ops.sampling import Origin, origin
@@ -78,6 +79,7 @@ class Evidence:
     memory_available: float | None = None
     """Share of this machine's memory; None if the pipeline runs elsewhere."""
     bootstrap: str = ""
+    broker_heaps: list[BrokerHeap] = field(default_factory=list)
 
     @property
     def cores(self) -> int:
@@ -110,6 +112,7 @@ def gather(
                 read.setdefault(group.name, set()).update(group.topics)
                 if "rebalanc" in group.state.lower():
                     rebalancing.add(group.name)
+        heaps = broker_heaps(bootstrap)
         report("reading the newest results")
         found = []
         groups = [replace(g, topics=tuple(sorted({*g.topics, *read.get(g.name, ())}))) for g in _groups(cluster)]
@@ -129,6 +132,7 @@ def gather(
                     files=[*_folders(folders)],
                     memory_available=_memory() if known.host == socket.gethostname() else None,
                     bootstrap=bootstrap,
+                    broker_heaps=heaps,
                 )
             )
         return found

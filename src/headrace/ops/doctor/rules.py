@@ -285,6 +285,17 @@ def memory_pressure(e: Evidence) -> Iterator[Finding]:
             "smaller batches (--max-rows), or a larger spark.driver.memory",
             f"headrace run MODULE:PIPELINE --max-rows 100000 --bootstrap {e.bootstrap}",
         )
+    for broker in e.broker_heaps:
+        if broker.live > 0.85 * broker.most:
+            yield Finding(
+                e.pipeline.name,
+                "broker-memory",
+                f"after a collection the broker at {broker.bootstrap} has {shown(broker.live, Unit.BYTES)} in use "
+                f"of {shown(broker.most, Unit.BYTES)}",
+                "it has more topics, partitions, connections or requests under way than its heap is made for",
+                "give it more memory, or fewer partitions; its data stays over a restart",
+                "headrace broker stop && headrace broker start --heap 1g",
+            )
     if e.memory_available is not None and e.memory_available < 0.05:
         yield Finding(
             e.pipeline.name,
