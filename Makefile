@@ -53,7 +53,7 @@ check: $(READY) ## ruff, mypy --strict, import-linter
 bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minutes, on a quiet machine)
 	@exec $(BIN)/python -m bench
 
-chaos: $(READY) ## kill driver, tasks and broker for SECONDS= (300) by SEED=, then audit every record
+chaos: $(READY) ## kill driver, tasks, broker and database for SECONDS= (300) by SEED=, then audit every record
 	@$(TESTING) exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)

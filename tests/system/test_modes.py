@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system.model import Distinct
 from tests.system.records import LogReader, Position, Record, Sent, produce
@@ -190,3 +192,22 @@ def test_one_checkpoint_goes_through_all_modes(
     produce(engine.bootstrap, source, parts[3])
     engine.replay(pipeline, tmp_path, max_rows=200)
     assert_same(outputs(engine, name), at_once, repeats=True)
+
+
+def test_two_runs_in_one_session_each_hear_of_their_own_batches_only(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    names = [fresh("neighbour"), fresh("neighbour")]
+    with ExitStack() as running:
+        told = []
+        for name in names:
+            source = topic(name, partitions=1)
+            produce(engine.bootstrap, source, [Sent.row({"id": 1})])
+            pipeline = hr.Pipeline(name)
+            pipeline.read(source, schema="id BIGINT").write(f"{name}-out")
+            told.append(running.enter_context(engine.live(pipeline, Mode.MICROBATCH, tmp_path / name)))
+        for each in told:
+            each.until(lambda t: any(batch.input_rows for batch in t.batches), "its batch")
+    for name, each in zip(names, told, strict=True):
+        assert {batch.query.startswith(f"{name}-") for batch in each.batches} == {True}
+        assert sum(batch.input_rows for batch in each.batches) == 1
