@@ -34,8 +34,9 @@ test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARG
 soak: $(READY) browser ## the tests that take minutes each, which `make test` leaves out
 	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
 
-fuzz: $(READY) ## random schemas, values and bytes through contracts, for some minutes (EXAMPLES= of each, 300)
-	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) exec $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py
+fuzz: $(READY) ## random schemas, values and bytes through contracts, random windows (EXAMPLES= of each, 300 and 10)
+	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py
+	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),10) exec $(BIN)/python -m pytest -q tests/spark/test_window_properties.py
 
 # The dashboard's tests open it in a real browser. Where this may install one, it does; elsewhere the tests fail and say how.
 browser:

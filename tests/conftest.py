@@ -23,6 +23,11 @@ LONG = (
     "test_contract_runs",
     "test_window_cases",
     "test_window_properties",
+    "test_modes",
+    "test_steps",
+    "test_cli_errors",
+    "test_trigger_transcripts",
+    "test_window_runs",
 )
 
 
@@ -43,6 +48,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from headrace.engine.session import open_session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    session = open_session("tests", slots=8, state_partitions=2, log_file=log)
+    with pytest.MonkeyPatch.context() as patch:
+        # `make test` has quick JVMs for jobs that a test starts. This one lives long: it is worth compiling well.
+        patch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+        session = open_session("tests", slots=8, state_partitions=2, log_file=log)
     yield session
     session.stop()

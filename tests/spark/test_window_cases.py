@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[1] / "data" / "windows"
 BATCHES = 4
 
 
-LONG = ("tight_watermark", "most_active_driver_last_hour")
+LONG = ("tight_watermark", "most_active_driver_last_hour", "hourly_by_event_type")
 """Half a minute each; others have the same windows."""
 
 

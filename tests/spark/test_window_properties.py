@@ -5,6 +5,7 @@ One run of a Driver has many small streams, each a key of its own, and the three
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,8 @@ def some_steps(random: Random, stretch: tuple[int, int]) -> list[tuple[str, Any]
 
 
 # The seed stands for a whole run: drawn bit by bit, the first and simplest of few examples would say little.
-runs = settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "1"))  # each takes a quarter of a minute; `make fuzz` has many
+runs = settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 seeds = st.integers(0, 2**32)
 
 

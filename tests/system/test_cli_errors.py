@@ -242,7 +242,10 @@ def test_a_query_that_fails_is_explained_without_a_trace(broker: EmbeddedBroker,
     assert "\tat " in (tmp_path / "checkpoint" / "spark.log").read_text(), "the whole trace is in the log"
 
 
-@pytest.mark.parametrize(("moment", "number"), [("starting Spark", signal.SIGINT), ("running", signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [pytest.param("starting Spark", signal.SIGINT, marks=pytest.mark.soak), ("running", signal.SIGTERM)],
+)
 def test_a_signal_ends_a_run_cleanly_at_any_moment(
     broker: EmbeddedBroker, topic: Topic, tmp_path: Path, moment: str, number: signal.Signals
 ) -> None:

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROJECT = Path(__file__).parents[2]
 PAGE = PROJECT / "docs" / "how-to" / "test-your-pipeline.md"
 
 
+@pytest.mark.soak
 def test_the_documented_tests_pass(tmp_path: Path) -> None:
     files = re.findall(
         r"^```python\n# (\S+\.py)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
