@@ -60,7 +60,9 @@ def test_windows_of_arrival_have_all_the_money_in_the_wrong_hours(spark: SparkSe
     assert all(found.get(hour) != cents for hour, cents in truth.items())
 
 
-@pytest.mark.parametrize(("pieces", "seed"), [(1, 1), (4, 2), (9, 3)], ids=["at-once", "in-4", "in-9"])
+@pytest.mark.parametrize(
+    ("pieces", "seed"), [(1, 1), (4, 2), pytest.param(9, 3, marks=pytest.mark.soak)], ids=["at-once", "in-4", "in-9"]
+)
 def test_event_time_agrees_with_the_nightly_batch_however_the_batches_fall(
     spark: SparkSession, pieces: int, seed: int
 ) -> None:
@@ -89,7 +91,7 @@ def test_an_upload_within_the_allowed_lateness_restates_its_hours(spark: SparkSe
     assert {row["row_kind"] for row in rows if row["pane_timing"] == "late"} == {"+U"}
 
 
-@pytest.mark.parametrize("pieces", [5, 10])
+@pytest.mark.parametrize("pieces", [5, pytest.param(10, marks=pytest.mark.soak)])
 def test_what_is_later_than_allowed_leaves_by_the_side_and_nothing_is_lost(spark: SparkSession, pieces: int) -> None:
     sales = day(Trade(seed=5, retried=0.05, stuck=0.05))
     with Driver(retail, spark=spark, start=CLOSED) as driver:

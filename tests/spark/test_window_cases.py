@@ -20,8 +20,14 @@ FOLDER = Path(__file__).parents[1] / "data" / "windows"
 BATCHES = 4
 
 
-LONG = ("tight_watermark", "most_active_driver_last_hour", "hourly_by_event_type")
-"""Half a minute each; others have the same windows."""
+LONG = (
+    "tight_watermark",
+    "most_active_driver_last_hour",
+    "most_active_driver_last_hour_unaligned",
+    "hourly_by_event_type",
+    "month_loose_watermark",
+)
+"""A quarter of a minute and more; others have the same windows."""
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def owner(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str],
         process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_the_broker_dies_with_its_owner(
     owner: Callable[..., tuple[subprocess.Popen[str], dict[str, int]]], number: signal.Signals
 ) -> None:
@@ -122,6 +122,7 @@ def test_the_broker_dies_with_its_guard(
     wait_for(gone(broker["pid"]), "the broker to die with its guard")
 
 
+@pytest.mark.soak  # the harness of faults does the same, in the middle of a job
 def test_a_broker_that_was_killed_comes_up_again_with_its_data(tmp_path: Path) -> None:
     # The folder's name holds what a list of folders, a pattern or a properties file would trip over.
     folder = tmp_path / "my broker, (nr. 1) \\ é"

@@ -136,6 +136,7 @@ def test_a_transaction_that_times_out_in_the_middle_of_a_task(
     assert scene.written() == Counter(ALL_IDS)
 
 
+@pytest.mark.soak
 def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
     engine: Engine, mortal: EmbeddedBroker, tmp_path: Path
 ) -> None:

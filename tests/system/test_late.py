@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system import model
@@ -110,6 +112,7 @@ def test_late_rows_reach_the_kernel_in_small_batches(engine: Engine, topic: Topi
     assert [record.key for record in late] == [b"a", b"c"]
 
 
+@pytest.mark.soak
 def test_late_rows_reach_the_kernel_in_real_time(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     name, source = fresh("canary"), topic("canary", partitions=1)
     with engine.live(counting(name, source), Mode.REALTIME, tmp_path) as told:

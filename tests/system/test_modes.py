@@ -174,6 +174,7 @@ def test_auto_mode_catches_up_and_goes_on_in_real_time(
     assert_same(outputs(engine, name), at_once, repeats=True)
 
 
+@pytest.mark.soak
 def test_one_checkpoint_goes_through_all_modes(
     stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system import model
@@ -115,6 +117,7 @@ def test_the_state_of_silent_keys_expires_in_replay(engine: Engine, topic: Topic
     assert sorted(counts) == sorted((f"silent{i}", count) for i in range(150) for count in (1, 2))
 
 
+@pytest.mark.soak
 def test_the_state_of_silent_keys_expires_in_real_time(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     name, source = fresh("silence"), topic("silence", partitions=1)
     with engine.live(sessions(name, source), Mode.REALTIME, tmp_path) as told:

@@ -58,7 +58,7 @@ def minutes(sent: list[Sent]) -> Counter[tuple[str, str]]:
     return counts
 
 
-@pytest.mark.parametrize("max_rows", [40, 500_000])
+@pytest.mark.parametrize("max_rows", [40, pytest.param(500_000, marks=pytest.mark.soak)])
 def test_a_silent_partition_one_an_hour_behind_and_an_event_from_the_future(
     engine: Engine, topic: Topic, tmp_path: Path, max_rows: int
 ) -> None:
