@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -13,6 +14,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from headrace.jvm.process import command_line
 
 DEADLINE = 60.0
 PASSWORD = "s3cret-pass"
@@ -63,10 +66,22 @@ class PostgresServer:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would end it."""
+        """SIGKILL, as a crash of its machine would: the server, and its sessions, which have groups of their own.
+
+        A session that lived on would hold the memory that a new server needs.
+        """
         assert self._server is not None
-        os.killpg(self._server.pid, signal.SIGKILL)
+        main = self._server.pid
+        os.kill(main, signal.SIGSTOP)  # so that it begins no further session meanwhile
+        sessions = [int(pid) for pid in Path(f"/proc/{main}/task/{main}/children").read_text().split()]
+        for pid in (main, *sessions):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._server.wait(DEADLINE)
+        end = time.monotonic() + DEADLINE
+        while any(command_line(pid) for pid in sessions):
+            assert time.monotonic() < end, "a session of PostgreSQL does not end"
+            time.sleep(0.01)
 
     def close(self) -> None:
         assert self._server is not None
