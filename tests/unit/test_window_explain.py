@@ -168,7 +168,7 @@ def test_what_a_window_keeps_and_for_how_long(node: Window, keeps: str, retentio
             {"time": {"watermark": hr.per_partition()}},
             "at the window's end + 30s (watermark of the slowest partition)",
         ),
-        ({"time": {"watermark": hr.perfect()}}, "when the input ends"),
+        ({"time": {"watermark": hr.perfect()}}, "when the input ends (in replay; a live run has no end)"),
         ({"trigger": hr.after_watermark()}, "at the window's end + 30s (watermark)"),
         (
             {"trigger": hr.after_watermark(), "allowed_lateness": "1m"},
@@ -220,7 +220,7 @@ def test_when_the_results_of_other_windows_come(windowing: hr.Windowing, results
             hr.per_partition(),
             "30s behind the latest `at` of the slowest partition, without those that were silent for 1m",
         ),
-        (hr.perfect(), "nowhere until the input ends, then past every event"),
+        (hr.perfect(), "nowhere until the input ends (in replay; a live run has no end), then past every event"),
     ],
     ids=str,
 )

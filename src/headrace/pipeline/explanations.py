@@ -72,7 +72,7 @@ def watermark_of(time: EventTime) -> str:
             idle = format_duration(partitions.idle_ms)
             return f"{bound} behind {latest} of the slowest partition, without those that were silent for {idle}"
         case Perfect():
-            return "nowhere until the input ends, then past every event"
+            return "nowhere until the input ends (in replay; a live run has no end), then past every event"
     return f"{bound} behind {latest}"
 
 
@@ -90,7 +90,7 @@ def _end(step: Window) -> str:
     """When the watermark passes the end of a window."""
     time = nearest(step, EventTime)
     if time is not None and isinstance(time.watermark, Perfect):
-        return "when the input ends"
+        return "when the input ends (in replay; a live run has no end)"
     match step.windowing.kind:
         case WindowKind.GLOBAL:
             return "at the end of the stream"
