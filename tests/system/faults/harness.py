@@ -119,7 +119,7 @@ class Chaos:
         names = sorted(self.victims)
         while time.monotonic() < end:
             # Most blows are cheap ones: there are more of them in the time.
-            yield self._rng.choices(names, [8 if name == "task" else 2 for name in names])[0]
+            yield self._rng.choices(names, [10 if name == "task" else 1 for name in names])[0]
 
 
 def _rows_of(database: PostgresServer) -> list[dict[str, Any]]:
