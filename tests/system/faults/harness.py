@@ -91,10 +91,11 @@ class Chaos:
 
     def _strike(self, name: str, say: Callable[[str], None]) -> None:
         victim = self.victims[name]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + SETTLE
         while not victim.kill():
-            assert time.monotonic() < deadline, f"no {name} to kill"
+            assert time.monotonic() < deadline, f"no {name} to kill; the job last said {self.driver.lines[-5:]}"
             time.sleep(self._rng.uniform(0, 0.05))
+            self.driver.ready()  # it may have ended since, for a reason that it can't ride out
         self.killed[name] += 1
         say(f"killed {name} ({sum(self.killed.values())})")
         victim.restore()
