@@ -23,8 +23,8 @@ from tests.system.records import LogReader, Record, Sent, positions, produce
 from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
-EVENTS = 700
-KILLS = 2
+EVENTS = 900
+KILLS = 3
 
 
 def payments(seed: int) -> tuple[list[Sent], list[Arrival]]:
