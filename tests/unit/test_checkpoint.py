@@ -169,3 +169,23 @@ def test_what_it_notes_is_readable_and_a_crash_midway_leaves_the_old_note(writte
 def test_a_pipeline_has_a_checkpoint_of_its_own_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADRACE_STATE", str(tmp_path))
     assert default_checkpoint("job") == tmp_path / "checkpoints" / "job"
+
+
+def test_what_a_crash_in_the_first_commit_left_is_cleared(written: Path) -> None:
+    query = written / "queries" / "job-activity"
+    for file in ("commits/.0.1b42be6b.tmp", "state/0/0/1_7c5f.zip", "offsets/.0.77.tmp", "metadata"):
+        (query / file).parent.mkdir(parents=True, exist_ok=True)
+        (query / file).touch()
+    reopen(written)
+    assert [p.name for p in sorted(query.rglob("*")) if p.is_file()] == ["metadata"]
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_nothing_of_a_batch_that_was_begun_is_cleared(written: Path, log: str) -> None:
+    query = written / "queries" / "job-activity"
+    files = [query / log / "0", query / "commits" / ".0.tmp", query / "state" / "0" / "1.zip"]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    reopen(written)
+    assert [file for file in files if not file.exists()] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -19,6 +20,19 @@ from headrace.pipeline.nodes import Dedupe, Rolling, Window
 
 _IDENTITY = "headrace.json"
 _LOCK = "lock"
+
+
+def _sweep(query: Path) -> None:
+    """Clears what a crash in the commit of a query's first batch left: Spark would refuse to start beside it.
+
+    Real time writes state first, then the commit, then the offsets. Without either log nothing refers to the state.
+    """
+    logs = [file for log in ("offsets", "commits") for file in (query / log).glob("*")]
+    if any(file.name.isdigit() for file in logs):
+        return
+    for file in logs:
+        file.unlink()
+    shutil.rmtree(query / "state", ignore_errors=True)
 
 
 def default_checkpoint(pipeline: str) -> Path:
@@ -46,6 +60,8 @@ class Checkpoint:
         self._lock = self._take_lock()
         try:
             self._identity = self._check({q.name: _shape(q) for q in queries}, state_partitions)
+            for query in (folder / "queries").glob("*"):
+                _sweep(query)
         except BaseException:
             self.close()
             raise
