@@ -105,7 +105,6 @@ class Engine:
         *,
         max_rows: int = 500_000,
         interval_ms: int = 5_000,
-        every_ms: int = 0,
     ) -> Iterator[Told]:
         """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows."""
         told = Told()
@@ -115,7 +114,6 @@ class Engine:
             mode=mode,
             checkpoint=checkpoint,
             settings=RunSettings(
-                batch_interval_ms=every_ms,
                 checkpoint_interval_ms=interval_ms,
                 max_rows_per_batch=max_rows,
                 state_partitions=2,

@@ -28,7 +28,8 @@ from headrace.log.topics import Topics
 from headrace.ops.doctor.evidence import Evidence, gather
 from headrace.ops.doctor.rules import Finding, diagnose
 from tests.system.processes import headrace
-from tests.system.running import fresh
+from tests.system.records import Sent, produce
+from tests.system.running import Engine, fresh
 
 SECONDS = 6.0
 WATERMARK = "2026-11-16T10:00:00.000Z"
@@ -253,6 +254,18 @@ def test_each_trouble_is_found_with_its_cause(ward: Ward, label: str, name: str,
 
 def test_a_group_that_rebalances_all_the_time(ward: Ward) -> None:
     assert "rebalances" in [f.name for f in ward.findings["moving"]]
+
+
+def test_a_broker_whose_heap_is_too_small_for_it(engine: Engine, tmp_path: Path) -> None:
+    """A real job on a real broker, whose memory is all in use when it has just started."""
+    with EmbeddedBroker(tmp_path / "broker", heap="56m") as small:
+        Topics(small.bootstrap, timeout=30).create("cramped-in", 2)
+        produce(small.bootstrap, "cramped-in", [Sent.row({"id": 1})])
+        pipeline = hr.Pipeline("cramped")
+        pipeline.read("cramped-in", schema="id BIGINT").write("cramped-out")
+        Engine(engine.spark, small.bootstrap).replay(pipeline, tmp_path / "checkpoint")
+        (evidence,) = gather(small.bootstrap, 1, "cramped", (), lambda message: None)
+        assert [finding.name for finding in diagnose(evidence)] == ["broker-memory"]
 
 
 def test_the_command_prints_them_and_says_so_in_its_exit_code(
