@@ -54,8 +54,8 @@ check: $(READY) ## ruff, mypy --strict, import-linter
 bench: $(READY) ## the figures of docs/benchmarks.md, as JSON lines (some minutes, on a quiet machine)
 	@exec $(BIN)/python -m bench
 
-chaos: $(READY) ## kill driver, tasks, broker and database for SECONDS= (300) by SEED=, then audit every record
-	@$(TESTING) exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+chaos: $(READY) ## kill driver, tasks, broker and database for SECONDS= (300) or KILLS= by SEED=, then audit every record
+	@$(TESTING) exec $(BIN)/python -m tests.system.faults $(if $(SECONDS),--seconds $(SECONDS)) $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka data stay: they are outside)
 	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headrace.errors import BrokerStartError, BrokerUnavailableError, PortTakenError
 from headrace.jvm.process import command_line
@@ -141,6 +142,58 @@ def test_a_broker_that_was_killed_comes_up_again_with_its_data(tmp_path: Path) -
         first.stop()
         assert running_broker(folder) is not None, "stopping the dead one stopped or forgot the living one"
     assert running_broker(folder) is None
+
+
+@pytest.mark.soak
+def test_a_broker_that_is_killed_in_commits_ends_their_transactions(tmp_path: Path) -> None:
+    """Kafka 4.1 to 4.3 leave some open for ever, and readers wait for them: seen there after two such kills."""
+    groups = [f"group-{number}" for number in range(6)]
+    with EmbeddedBroker(tmp_path) as broker:
+        Topics(broker.bootstrap, timeout=30).create("clicks", partitions=1)
+        for _ in range(4):
+            with busy_committers(broker.bootstrap, groups):
+                os.kill(broker.pid, signal.SIGKILL)
+                wait_for(gone(broker.pid), "the broker to die")
+            broker.start()
+            for group in groups:
+                # The next of its id ends what it left open; what is committed then is the last word.
+                producer = Producer(producer_config(broker.bootstrap, **{"transactional.id": group}))
+                producer.init_transactions(60)
+                reader = Consumer(consumer_config(broker.bootstrap, group))
+                assert reader.committed([TopicPartition("clicks", 0)], timeout=30)[0].offset > 0
+                reader.close()
+
+
+@contextmanager
+def busy_committers(bootstrap: str, groups: list[str]) -> Iterator[None]:
+    """A process that commits transactions as fast as it can until it is killed; the block begins in the midst of it."""
+    program = """
+import sys, threading, time
+from confluent_kafka import Consumer, Producer, TopicPartition
+from headrace.log.consumer import consumer_config
+bootstrap, *groups = sys.argv[1:]
+def commit(group):
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": group})
+    producer.init_transactions(60)
+    of = Consumer(consumer_config(bootstrap, group)).consumer_group_metadata()
+    for number in range(1, 10**6):
+        producer.begin_transaction()
+        producer.produce("clicks", b"x")
+        producer.send_offsets_to_transaction([TopicPartition("clicks", 0, number)], of, 30)
+        producer.commit_transaction(30)
+        if number == 3:
+            print(group, flush=True)
+for group in groups:
+    threading.Thread(target=commit, args=(group,), daemon=True).start()
+time.sleep(300)
+"""
+    with subprocess.Popen([sys.executable, "-c", program, bootstrap, *groups], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            assert len([process.stdout.readline() for _ in groups]) == len(groups)
+            yield
+        finally:
+            process.kill()
 
 
 def test_a_pid_that_now_belongs_to_another_process_is_not_a_broker(tmp_path: Path) -> None:

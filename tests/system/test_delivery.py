@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 import headrace as hr
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode
-from headrace.errors import UnsupportedModeError
+from headrace.errors import QueryFailedError, UnsupportedModeError
+from headrace.log.consumer import consumer_config
 from headrace.log.positions import GroupPositions
+from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 from tests.system.records import LogReader, Sent, produce, read_all
 from tests.system.running import Engine, fresh, wait_for
@@ -141,3 +144,28 @@ def test_what_another_writer_took_back_is_not_read(engine: Engine, topic: Topic,
         found = reader.until(lambda records: any(r.row["id"] == 14 for r in records), "the last record")
         reader.close()
     assert sorted(record.row["id"] for record in found) == [*range(5), *range(10, 15)]
+
+
+@pytest.mark.soak  # each attempt of a task waits for the broker to end the transaction
+def test_a_transaction_that_the_broker_never_ends_is_told_of(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    source = topic("hanging", partitions=1)
+    pipeline = hr.Pipeline(fresh("hanging"))
+    pipeline.read(source, schema=SCHEMA).write(f"{source}-copy")
+    produce(engine.bootstrap, source, [Sent.row({"id": 1}, partition=0)])
+    engine.replay(pipeline, tmp_path / "checkpoint")
+    # What a broker leaves that dies at the wrong moment: an offset of the sink's own group in an endless transaction.
+    admin = AdminClient({"bootstrap.servers": engine.bootstrap})
+    listed = admin.list_consumer_groups(request_timeout=10).result()
+    (marks,) = [g.group_id for g in listed.valid if g.group_id.startswith(f"headrace.{pipeline.name}")]
+    endless = {"transactional.id": fresh("hanging"), "transaction.timeout.ms": 600_000}
+    producer = Producer(producer_config(engine.bootstrap, **endless))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    group = Consumer(consumer_config(engine.bootstrap, marks)).consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(source, 0, 99)], group, 30)
+    produce(engine.bootstrap, source, [Sent.row({"id": 2}, partition=0)])
+    with pytest.raises(QueryFailedError, match="a transaction hangs in the broker"):
+        engine.replay(pipeline, tmp_path / "checkpoint")
+    producer.abort_transaction(30)
+    engine.replay(pipeline, tmp_path / "checkpoint")
+    assert sorted(r.row["id"] for r in read_all(engine.bootstrap, f"{source}-copy")) == [1, 2]

@@ -184,7 +184,7 @@ def ward(broker: EmbeddedBroker) -> Iterator[Ward]:
         running.callback(traffic.join)
         running.callback(stopping.set)
         stopping.wait(6)  # two heartbeats, and watermarks that do not move
-        examined = gather(broker.bootstrap, SECONDS, None, (), lambda message: None)
+        examined = gather(broker.bootstrap, SECONDS, [p.name for p in played.values()], (), lambda message: None)
         by_name = {e.pipeline.name: e for e in examined}
         evidence = {label: by_name[p.name] for label, p in played.items()}
         yield Ward({label: diagnose(e) for label, e in evidence.items()}, evidence)

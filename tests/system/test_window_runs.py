@@ -80,6 +80,19 @@ def test_a_silent_partition_one_an_hour_behind_and_an_event_from_the_future(
     assert totals(rows(engine, f"{name}-out")) == closed
 
 
+def test_an_adaptive_watermark_waits_as_long_as_events_come_late(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    """Every other event comes 20 s late: less patience would lose some, and that of the ceiling would close nothing."""
+    name, source = fresh("adaptive"), topic("adaptive", partitions=1)
+    sent = [event(START + i * 1000 - (i % 2) * 20_000, key=f"k{i % 3}") for i in range(600)]
+    produce(engine.bootstrap, source, sent)
+    pipeline = per_minute(name, source, {"watermark": hr.adaptive(quantile=1.0, floor="0s", ceiling="1h")})
+    engine.replay(pipeline, tmp_path, max_rows=60)
+    assert rows(engine, f"{name}-late") == []
+    # The last event is 599 s after the first: the tenth minute is still open.
+    closed = {key: n for key, n in minutes(sent).items() if key[1] < timestamp(START + 9 * MINUTE)}
+    assert totals(rows(engine, f"{name}-out")) == closed
+
+
 def test_input_that_ends_closes_every_window(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     name, source = fresh("perfect"), topic("perfect", partitions=2)
     sent = [event(START + i * 7_919 % (10 * MINUTE), key=f"k{i % 5}", partition=i % 2) for i in range(300)]

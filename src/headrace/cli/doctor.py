@@ -1,4 +1,4 @@
-"""`headrace doctor [PIPELINE]`: measures, then says what is wrong, why, and what to do."""
+"""`headrace doctor [PIPELINE]...`: measures, then says what is wrong, why, and what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ TROUBLE = 3
 
 
 def doctor(
-    pipeline: Annotated[str | None, typer.Argument(help="its name; all that have run here if left out")] = None,
+    pipelines: Annotated[
+        list[str] | None, typer.Argument(metavar="[PIPELINE]...", help="by name; all that have run here if left out")
+    ] = None,
     bootstrap: Bootstrap = None,
     seconds: Annotated[float, typer.Option(min=1, max=600, help="how long to measure")] = 10,
     files: Annotated[
@@ -39,9 +41,11 @@ def doctor(
     servers = bootstrap or default_bootstrap()
     out = Output.of(output)
     with out.progress() as progress:
-        evidence = gather(servers, seconds, pipeline, files or (), progress)
-    if pipeline is not None and not evidence:
-        raise unknown_pipeline(pipeline, [])
+        evidence = gather(servers, seconds, pipelines or (), files or (), progress)
+    known = {e.pipeline.name for e in evidence}
+    for name in pipelines or ():
+        if name not in known:
+            raise unknown_pipeline(name, [])
     findings = [finding for each in evidence for finding in diagnose(each)]
     if output is Format.JSON:
         for finding in findings:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.errors import QueryFailedError, RunError, UnknownColumnError
 
+_HANGING = "HangingTransaction:"
 _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] = (
     (
         r"UNRESOLVED_COLUMN[.\w]*\] .*?name `(?P<name>[^`]+)`.*?(?:suggest|following)[^\[]*\[(?P<known>[^\]]*)\]",
@@ -50,6 +51,15 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
+        _HANGING + r" (?P<said>[^\n]*)",
+        lambda m: (
+            "a transaction hangs in the broker, and this pipeline can't know whether its last batch was written.",
+            f"{m['said'][:1].upper()}{m['said'][1:]}. Brokers of Kafka 4.1 to 4.3 leave such if they die in a commit.",
+            "find it and end it: kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --broker-id N, then "
+            "abort; and run again: it continues where it stopped.",
+        ),
+    ),
+    (
         r"TimeoutException|Connection to node .* could not be|DisconnectException|Failed to construct kafka",
         lambda m: (
             "the broker no longer answers.",
@@ -80,7 +90,7 @@ _PASSING = (
 
 def may_pass(problem: BaseException) -> bool:
     """Whether what Spark threw may be gone at the next attempt: a broker that is away, a transaction that timed out."""
-    return re.search(_PASSING, str(problem)) is not None
+    return _HANGING not in str(problem) and re.search(_PASSING, str(problem)) is not None
 
 
 def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> RunError | UnknownColumnError:

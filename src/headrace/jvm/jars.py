@@ -46,7 +46,7 @@ def coordinates(name: str, coordinates_file: Path = COORDINATES) -> tuple[Coordi
     """What a named set asks for.
 
     >>> [str(c) for c in coordinates("kafka-broker") if c.transitive]
-    ['org.apache.kafka:kafka_2.13:4.3.1']
+    ['org.apache.kafka:kafka_2.13:4.0.2']
     """
     sets = tomllib.loads(coordinates_file.read_text(encoding="utf-8"))
     if name not in sets:

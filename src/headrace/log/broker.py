@@ -271,10 +271,18 @@ class EmbeddedBroker:
                     if time.monotonic() < deadline:
                         time.sleep(0.05)
                         continue
+            cause = self._cause(log_size)
+            if "UnsupportedVersionException" in cause:
+                raise BrokerStartError(
+                    f"the data in {self.data_dir} was written by a newer Kafka than this Headrace brings.",
+                    why=cause,
+                    fix=f"start it with the Headrace that wrote it, or begin anew: "
+                    f"mv {self.data_dir / 'data'} {self.data_dir / 'data-newer'}",
+                )
             what = "did not answer in time" if alive else "ended while it started"
             raise BrokerStartError(
                 f"the embedded broker {what}.",
-                why=f"{self._cause(log_size)}\nIts log: {self.log_file}",
+                why=f"{cause}\nIts log: {self.log_file}",
                 fix=f"see the log; if the data may go, delete {self.data_dir / 'data'} and start again",
             )
 

@@ -6,7 +6,8 @@ import json
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,8 @@ Moment = str | int | datetime
 """A time: ISO text (UTC if it names no zone), milliseconds since 1970, or a datetime."""
 
 _CONTROL = "headrace.control"
+_LOOK_AGAIN = "spark.sql.streaming.pollingDelay"
+"""How soon a query sees that something is new. A log in memory costs nothing to look at, and tests wait for it."""
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -210,7 +213,8 @@ class Driver:
             lowered = lower(log.records, plan, Control(_CONTROL, claims=True) if plan.stateful else None)
             name = f"driver_{id(self):x}_{number}"
             writer = lowered.records.writeStream.format("memory").queryName(name).outputMode("update")
-            running = writer.option("checkpointLocation", str(self._folder / str(number))).start()
+            with _set(self._spark, _LOOK_AGAIN, "5ms"):
+                running = writer.option("checkpointLocation", str(self._folder / str(number))).start()
             self._queries.append(_Query(plan, log, running))
 
     def _readers(self, topic: str) -> list[_Query]:
@@ -251,6 +255,20 @@ class Driver:
             for topic, key, value, *headers in new:
                 name = _text(topic) or ""
                 self._written[name].append(Record(name, _text(key), value, _headers(headers)))
+
+
+@contextmanager
+def _set(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """A setting for the queries that start in the block; the session may be used for others too."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, before)
 
 
 _session: SparkSession | None = None

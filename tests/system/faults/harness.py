@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +68,14 @@ class Chaos:
         *,
         plan: Mapping[str, int] | None = None,
         seconds: float | None = None,
+        kills: int | None = None,
         say: Callable[[str], None] = lambda message: None,
     ) -> dict[str, Audit]:
-        """Kill so many of each, in a random order (or whoever the seed says, for so long), and audit every book."""
+        """Kill so many of each in a random order, or whoever the seed says for so long or so often; audit every book."""
         self._transfers.start()
         try:
             self._await_ready("driver")
-            for name in self._shuffled(plan) if seconds is None else self._endless(seconds):
+            for name in self._shuffled(plan) if seconds is None else islice(self._endless(seconds), kills):
                 self._await_ready(name)
                 time.sleep(self._rng.uniform(0, 0.5))  # any moment will do
                 self._strike(name, say)
@@ -93,7 +95,7 @@ class Chaos:
         victim = self.victims[name]
         deadline = time.monotonic() + SETTLE
         while not victim.kill():
-            assert time.monotonic() < deadline, f"no {name} to kill; the job last said {self.driver.lines[-5:]}"
+            assert time.monotonic() < deadline, f"no {name} to kill; {self.driver.last_words()}"
             time.sleep(self._rng.uniform(0, 0.05))
             self.driver.ready()  # it may have ended since, for a reason that it can't ride out
         self.killed[name] += 1
@@ -101,7 +103,11 @@ class Chaos:
         victim.restore()
 
     def _await_ready(self, name: str) -> None:
-        wait_for(self.victims[name].ready, f"the {name} to be at work", SETTLE)
+        try:
+            wait_for(self.victims[name].ready, f"the {name} to be at work", SETTLE)
+        except AssertionError as late:
+            late.add_note(self.driver.last_words())
+            raise
 
     def _settle(self, count: int) -> None:
         def all_there() -> bool:

@@ -91,6 +91,11 @@ class Driver:
             self.restore()
         return self.batches > 0
 
+    def last_words(self) -> str:
+        """What its last start said, for whoever looks for the reason why it does not work."""
+        errors = (self._folder / f"worker-{self._starts}.err").read_text(errors="replace")
+        return f"start {self._starts} of the job said {self.lines[-10:]}, and as errors: {errors[-2000:]}"
+
     def order(self, word: str, answers: tuple[str, ...]) -> str | None:
         """Tell the process something; its answer, or None if it is not there to answer."""
         assert self._process is not None

@@ -2,14 +2,16 @@ package org.apache.spark.sql.headrace
 
 import java.time.Duration
 import java.util.{Collections, Properties}
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, ExecutionException}
 import java.util.concurrent.atomic.AtomicReference
 
 import scala.jdk.CollectionConverters._
 
+import org.apache.kafka.clients.admin.{Admin, AdminClientConfig, ListConsumerGroupOffsetsOptions}
 import org.apache.kafka.clients.consumer.{ConsumerConfig, ConsumerGroupMetadata, KafkaConsumer, OffsetAndMetadata}
 import org.apache.kafka.clients.producer.{Callback, KafkaProducer, ProducerConfig, ProducerRecord, RecordMetadata}
 import org.apache.kafka.common.TopicPartition
+import org.apache.kafka.common.errors.TimeoutException
 import org.apache.kafka.common.serialization.{ByteArrayDeserializer, ByteArraySerializer}
 
 /** A producer that lives from batch to batch, for one (writer, partition): opening one takes several round trips. */
@@ -72,18 +74,42 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
   private def throwFailure(): Unit = { val problem = failure.get(); if (problem != null) throw problem }
 
   private def marked(group: String): Long = {
-    val properties = new Properties
-    // Security settings are shared by all Kafka clients; what only a producer knows is left out.
-    settings.producer.foreach { case (name, value) => if (ConsumerConfig.configNames().contains(name)) properties.put(name, value) }
+    val committed =
+      try stable(group)
+      catch { case late: TimeoutException =>
+        // Nobody else writes to this group, and initTransactions has ended what this id left open. If the group can be
+        // read all the same, what keeps it unstable is a transaction that the broker has forgotten to end.
+        ask(group)
+        throw new IllegalStateException(s"HangingTransaction: the offset of $marker in group $group waits for one", late)
+      }
+    if (committed == null || committed.metadata() != settings.generation) -1L else committed.offset() - 1
+  }
+
+  /** What is committed once no transaction is open; of Kafka's clients, only a consumer waits for that. */
+  private def stable(group: String): OffsetAndMetadata = {
+    val properties = shared(ConsumerConfig.configNames())
     properties.put(ConsumerConfig.GROUP_ID_CONFIG, group)
     properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed")
     properties.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, classOf[ByteArrayDeserializer].getName)
     properties.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, classOf[ByteArrayDeserializer].getName)
     val consumer = new KafkaConsumer[Array[Byte], Array[Byte]](properties)
-    try {
-      val committed = consumer.committed(Collections.singleton(marker)).get(marker)
-      if (committed == null || committed.metadata() != settings.generation) -1L else committed.offset() - 1
-    } finally consumer.close()
+    try consumer.committed(Collections.singleton(marker), TransactionalProducers.StableWithin).get(marker) finally consumer.close()
+  }
+
+  /** Fails unless the group's coordinator answers. */
+  private def ask(group: String): Unit = {
+    val admin = Admin.create(shared(AdminClientConfig.configNames()))
+    val options = new ListConsumerGroupOffsetsOptions().timeoutMs(TransactionalProducers.StableWithin.toMillis.toInt)
+    try admin.listConsumerGroupOffsets(group, options).all().get()
+    catch { case wrapped: ExecutionException => throw wrapped.getCause }
+    finally admin.close(Duration.ZERO)
+  }
+
+  /** Security settings are shared by all Kafka clients; what only a producer knows is left out. */
+  private def shared(known: java.util.Set[String]): Properties = {
+    val properties = new Properties
+    settings.producer.foreach { case (name, value) => if (known.contains(name)) properties.put(name, value) }
+    properties
   }
 }
 
@@ -106,6 +132,8 @@ final class PlainProducer(settings: WriterSettings, val id: String) extends Pool
 
 /** The producers of this JVM that wait for their next batch. */
 object TransactionalProducers {
+  /** The end of a transaction takes milliseconds; a broker that comes back may need some seconds for it. */
+  private[headrace] val StableWithin = Duration.ofSeconds(20)
   private val idle = new ConcurrentHashMap[String, PooledProducer]()
 
   def acquire(settings: WriterSettings, partition: Int): TransactionalProducer = {

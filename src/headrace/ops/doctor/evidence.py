@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -88,9 +88,9 @@ class Evidence:
 
 
 def gather(
-    bootstrap: str, seconds: float, pipeline: str | None, folders: Iterable[Path], report: Callable[[str], None]
+    bootstrap: str, seconds: float, pipelines: Collection[str], folders: Iterable[Path], report: Callable[[str], None]
 ) -> list[Evidence]:
-    """Looks for some seconds, then reads what is needed."""
+    """Looks for some seconds, then reads what is needed; at all pipelines if none is named."""
     watch = Watch(KafkaSource(bootstrap))
     cluster = Cluster(bootstrap)
     try:
@@ -98,7 +98,7 @@ def gather(
         watch.look()
         time.sleep(1)
         watch.look()
-        names = [n for n in watch.runs.pipelines if pipeline in (None, n)]
+        names = [n for n in watch.runs.pipelines if not pipelines or n in pipelines]
         first = {n: (dict(watch.values[n]), list(watch.behind[n])) for n in names}
         rebalancing: set[str] = set()
         read: dict[str, set[str]] = {}
