@@ -123,7 +123,8 @@ def test_downloads_are_told_to_people() -> None:
 
 def test_the_binding_of_the_brokers_log_is_fetched_alone() -> None:
     alone = [str(c) for c in coordinates("kafka-broker") if not c.transitive]
-    assert [text.split(":")[1] for text in alone] == ["log4j-slf4j-impl"]
+    assert [text.split(":")[1] for text in alone] == ["log4j-slf4j-impl", "log4j-api", "log4j-core"]
+    assert len({text.split(":")[2] for text in alone}) == 1, "of one version"
 
 
 def test_pyspark_is_found_without_being_imported() -> None:

@@ -71,7 +71,7 @@ class Chaos:
         kills: int | None = None,
         say: Callable[[str], None] = lambda message: None,
     ) -> dict[str, Audit]:
-        """Kill so many of each in a random order, or whoever the seed says for so long or so often; audit every book."""
+        """Kill so many of each in a random order, or whoever the seed says for so long or often; audit every book."""
         self._transfers.start()
         try:
             self._await_ready("driver")
