@@ -24,7 +24,7 @@ from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
 EVENTS = 900
-KILLS = 3
+KILLS = 2
 
 
 def payments(seed: int) -> tuple[list[Sent], list[Arrival]]:

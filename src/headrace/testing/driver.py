@@ -32,8 +32,12 @@ Moment = str | int | datetime
 """A time: ISO text (UTC if it names no zone), milliseconds since 1970, or a datetime."""
 
 _CONTROL = "headrace.control"
-_LOOK_AGAIN = "spark.sql.streaming.pollingDelay"
-"""How soon a query sees that something is new. A log in memory costs nothing to look at, and tests wait for it."""
+_QUICK = {
+    # How soon a query sees that something is new: a log in memory costs nothing to look at, and tests wait for it.
+    "spark.sql.streaming.pollingDelay": "5ms",
+    # Java that is generated for a whole stage pays off after many rows; a test sends a few, and waits for its compiler.
+    "spark.sql.codegen.wholeStage": "false",
+}
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -213,7 +217,7 @@ class Driver:
             lowered = lower(log.records, plan, Control(_CONTROL, claims=True) if plan.stateful else None)
             name = f"driver_{id(self):x}_{number}"
             writer = lowered.records.writeStream.format("memory").queryName(name).outputMode("update")
-            with _set(self._spark, _LOOK_AGAIN, "5ms"):
+            with _settings(self._spark, _QUICK):
                 running = writer.option("checkpointLocation", str(self._folder / str(number))).start()
             self._queries.append(_Query(plan, log, running))
 
@@ -258,17 +262,19 @@ class Driver:
 
 
 @contextmanager
-def _set(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """A setting for the queries that start in the block; the session may be used for others too."""
-    before = spark.conf.get(name, None)
-    spark.conf.set(name, value)
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """For the queries that start in the block; the session may be used for others too."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, before)
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 _session: SparkSession | None = None
