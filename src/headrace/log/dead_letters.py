@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -231,10 +232,27 @@ class DeadLetters:
         outcome: Outcome,
         task: tuple[State, str, _Handler],
     ) -> Outcome:
+        producer.begin_transaction()
+        try:
+            return self._in_transaction(producer, known, partition, letters, outcome, task)
+        except BaseException:
+            # Also if it is interrupted: readers of the source would wait for an open transaction until it times out.
+            with suppress(KafkaException):
+                producer.abort_transaction(_PATIENCE)
+            raise
+
+    def _in_transaction(
+        self,
+        producer: Producer,
+        known: HandledLetters,
+        partition: int,
+        letters: list[DeadLetter],
+        outcome: Outcome,
+        task: tuple[State, str, _Handler],
+    ) -> Outcome:
         state, how, handle = task
         done: list[int] = []
         sources: list[Source] = []
-        producer.begin_transaction()
         for letter in letters:
             source = letter.source if state is State.REPLAYED else None
             if source is not None and (known.replayed_source(source) or source in sources):
