@@ -83,7 +83,8 @@ def test_a_silent_partition_one_an_hour_behind_and_an_event_from_the_future(
 def test_an_adaptive_watermark_waits_as_long_as_events_come_late(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     """Every other event comes 20 s late: less patience would lose some, and that of the ceiling would close nothing."""
     name, source = fresh("adaptive"), topic("adaptive", partitions=1)
-    sent = [event(START + i * 1000 - (i % 2) * 20_000, key=f"k{i % 3}") for i in range(600)]
+    came = [START + i * 1000 for i in range(600)]
+    sent = [event(at - (i % 2) * 20_000, key=f"k{i % 3}", stamp=at) for i, at in enumerate(came)]
     produce(engine.bootstrap, source, sent)
     pipeline = per_minute(name, source, {"watermark": hr.adaptive(quantile=1.0, floor="0s", ceiling="1h")})
     engine.replay(pipeline, tmp_path, max_rows=60)
