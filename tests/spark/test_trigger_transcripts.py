@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).parents[1] / "data" / "triggers"
-ALL = [t for file in sorted(FOLDER.glob("*.yaml")) for t in transcripts(file)]
-# Names are not unique.
-IDS = [f"{number}-{t.name}" for number, t in enumerate(ALL)]
+OURS = "clock_and_composites"
+# Names are not unique. Those of our own take a minute more.
+CASES = [
+    pytest.param(t, id=f"{file.stem}-{number}-{t.name}", marks=[pytest.mark.soak] if file.stem == OURS else [])
+    for file in sorted(FOLDER.glob("*.yaml"))
+    for number, t in enumerate(transcripts(file))
+]
 
 
-@pytest.mark.parametrize("transcript", ALL, ids=IDS)
+@pytest.mark.parametrize("transcript", CASES)
 def test_transcript(transcript: Transcript, spark: SparkSession) -> None:
     if transcript.error is None:
         transcript.run(spark)

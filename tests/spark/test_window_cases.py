@@ -38,6 +38,7 @@ def test_recorded_stream(case: Case, spark: SparkSession) -> None:
     assert comparable(results) == comparable(rows_of(FOLDER / "expected" / f"{case.name}.jsonl"))
 
 
+@pytest.mark.soak
 def test_window_of_window_results(spark: SparkSession) -> None:
     busy = run(PICKUPS, rows_of(FOLDER / "inputs" / "cars.jsonl"), spark)
     results = run(BUSY_DRIVERS, busy, spark)

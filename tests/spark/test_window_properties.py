@@ -122,8 +122,11 @@ seeds = st.integers(0, 2**32)
 
 @pytest.mark.parametrize(
     "kind",
-    # Half a minute each; the windows of local days have tests of their own.
-    [pytest.param(k, marks=[pytest.mark.soak] if "local" in name else [], id=name) for name, k in KINDS.items()],
+    # Half a minute each; the windows of local days have tests of their own, and global ones have the simplest rules.
+    [
+        pytest.param(k, marks=[pytest.mark.soak] if "local" in name or name == "global" else [], id=name)
+        for name, k in KINDS.items()
+    ],
 )
 @runs
 @given(seed=seeds)

@@ -103,6 +103,7 @@ def test_the_broker_dies_with_its_owner(
     wait_for(gone(guard), "the guard to end")
 
 
+@pytest.mark.soak
 def test_the_broker_dies_with_its_owner_even_if_a_fork_of_the_owner_lives_on(
     owner: Callable[..., tuple[subprocess.Popen[str], dict[str, int]]],
 ) -> None:
@@ -114,6 +115,7 @@ def test_the_broker_dies_with_its_owner_even_if_a_fork_of_the_owner_lives_on(
     os.kill(broker["forked"], signal.SIGKILL)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a process when its parent dies")
 def test_the_broker_dies_with_its_guard(
     owner: Callable[..., tuple[subprocess.Popen[str], dict[str, int]]],

@@ -107,8 +107,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningDemo]]:
 
 
 def test_every_transaction_is_accounted_for_and_nothing_is_left_behind(start: Callable[..., RunningDemo]) -> None:
-    # With this seed a straggler comes every 21 s at the latest, and the run takes 10 s of warm-up and these 20.
-    demo = start("--seconds", "20", "--rate", "100", "--seed", "2")
+    # With this seed a straggler comes every 21 s at the latest, and the run takes 10 s of warm-up and these 15.
+    demo = start("--seconds", "15", "--rate", "100", "--seed", "2")
     demo.await_output("dashboard at ")
     watch_in_a_browser(demo.output.partition("dashboard at ")[2].split()[0])
     code = demo.end()
@@ -117,8 +117,8 @@ def test_every_transaction_is_accounted_for_and_nothing_is_left_behind(start: Ca
     assert [field for field in FIELDS if field not in summary] == []
     assert summary["lost"] == 0
     assert summary["duplicated"] == 0
-    # 100 a second for 20 s after the warm-up; the machine may be slow, the generator catches up.
-    assert summary["transactions"] > 1_500
+    # 100 a second for 15 s after the warm-up; the machine may be slow, the generator catches up.
+    assert summary["transactions"] > 1_200
     assert summary["alerts"] > 0
     assert summary["precision"] == 1.0
     assert summary["late"] > 0

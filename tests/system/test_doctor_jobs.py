@@ -110,6 +110,7 @@ def the(found: list[Finding], name: str, evidence: str, cause: str) -> None:
     assert found[0].command.startswith("headrace ")
 
 
+@pytest.mark.soak
 def test_a_healthy_job_has_nothing_and_a_stopped_one_is_told_of(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     patient = Patient(engine, topic, "healthy")
     patient.send(20)
@@ -119,6 +120,7 @@ def test_a_healthy_job_has_nothing_and_a_stopped_one_is_told_of(engine: Engine, 
     the(patient.examined(1), "not-running", "events wait", "it was stopped")
 
 
+@pytest.mark.soak
 def test_events_that_can_not_be_read_any_more(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     patient = Patient(engine, topic, "changed")
 

@@ -23,7 +23,7 @@ from tests.system.records import LogReader, Record, Sent, positions, produce
 from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
-EVENTS = 900
+EVENTS = 600
 KILLS = 2
 
 

@@ -127,6 +127,7 @@ def reader_of(engine: Engine, name: str) -> LogReader:
     return LogReader(engine.bootstrap, f"{name}-results", f"{name}-duplicates", f"{name}-late")
 
 
+@pytest.mark.soak
 def test_micro_batches_give_the_same_while_events_come_in(
     stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def held(redis: Redis, name: str) -> dict[str, dict[str, str]]:
         return {key.split(":")[1]: connection.hgetall(key) for key in connection.keys(f"{name}:*")}
 
 
+@pytest.mark.soak
 def test_the_lakehouse_example_agrees_with_a_batch_over_the_same_orders(engine: Engine, tmp_path: Path) -> None:
     Topics(engine.bootstrap).create("orders", partitions=2)
     sent = list(orders(Shop(count=200)))

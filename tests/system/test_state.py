@@ -45,6 +45,7 @@ def hot_key(name: str, source: str) -> tuple[hr.Pipeline, dict[str, Any]]:
     return pipeline, aggregates
 
 
+@pytest.mark.soak
 def test_a_hot_key_is_right_and_its_state_stays_bounded(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     rng = random.Random(11)
     sent: list[Sent] = []
