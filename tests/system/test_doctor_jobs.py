@@ -10,7 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ class Patient:
         return declared
 
     def send(self, count: int, *, partition: int | None = None, user: str | None = None, amount: object = 1.5) -> None:
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        now = datetime.now(UTC)
         place: dict[str, Any] = {} if partition is None else {"partition": partition}
         for number in range(count):
             name = user or f"user-{number % 50}"
-            self._producer.produce(
-                self.source, json.dumps({"user": name, "at": at, "amount": amount}).encode(), name.encode(), **place
-            )
+            at = (now + timedelta(milliseconds=number)).isoformat(timespec="milliseconds")
+            value = json.dumps({"user": name, "at": at, "amount": amount}).encode()
+            self._producer.produce(self.source, value, name.encode(), **place)
         self._producer.flush()
 
     def replay(self, checkpoint: Path, where: str | None = None) -> None:
@@ -141,7 +141,7 @@ def test_a_silent_partition_that_holds_time_back(engine: Engine, topic: Topic, t
         found: list[Finding] = []
 
         def stalled() -> bool:
-            found[:] = patient.examined(1)
+            found[:] = patient.examined()
             return bool(found)
 
         wait_for(stalled, "a watermark that has not moved for seconds")
@@ -265,11 +265,12 @@ def test_a_heap_that_is_full(engine: Engine, topic: Topic, tmp_path: Path) -> No
         try:
             gateway.jvm.java.lang.System.gc()
             while runtime.totalMemory() - runtime.freeMemory() < 0.88 * runtime.maxMemory():
-                held.append(gateway.new_array(gateway.jvm.byte, 50_000_000))
+                held.append(gateway.jvm.java.nio.ByteBuffer.allocate(50_000_000))
+                assert len(held) < 200, "more than the heap can have"
             wait_for(full, "the heap of the last heartbeats to be the full one")
         finally:
-            for array in held:
-                gateway.detach(array)
+            for buffer in held:
+                gateway.detach(buffer)
             gateway.jvm.java.lang.System.gc()
     the(found, "driver-memory", "of the driver's heap is in use", "too large for the heap")
 

@@ -77,9 +77,6 @@ SESSION: dict[str, str] = {
     "spark.sql.execution.sortBeforeRepartition": "false",
     # A stream's plan is fixed by its state; adaptive execution can't help it, and costs planning time in every batch.
     "spark.sql.adaptive.enabled": "false",
-    # Spark describes the plan of every batch in words, twice, for a page that is not there: in few words, then.
-    "spark.sql.ui.explainMode": "simple",
-    "spark.sql.debug.maxToStringFields": "1",
     # How long to wait before looking again at a topic in which there was nothing new. With Spark's 10 ms, four idle
     # pipelines took 1.2 cores, two thirds of a core of it the driver's.
     "spark.sql.streaming.pollingDelay": "100ms",

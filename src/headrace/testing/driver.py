@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +106,7 @@ class Driver:
         self.pipeline = as_json(pipeline, registry)
         self._plans = plan_queries(self.pipeline, sinks_from_topics=True)
         self._sinks = sink_topics(self.pipeline)
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-driver-"))
+        self._folder = Path(tempfile.mkdtemp(dir=_scratch()))
         self._slots = state_partitions
         self._clock = _millis(start)
         self._watermark: int | None = None
@@ -259,6 +261,14 @@ class Driver:
             for topic, key, value, *headers in new:
                 name = _text(topic) or ""
                 self._written[name].append(Record(name, _text(key), value, _headers(headers)))
+
+
+@cache
+def _scratch() -> str:
+    """The folder of all checkpoints of this process. It goes at the end: Spark writes to a state for a while longer."""
+    folder = tempfile.mkdtemp(prefix="headrace-drivers-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 @contextmanager
