@@ -1,6 +1,6 @@
-"""The doctor and real jobs: each trouble is caused by a pipeline that Spark runs; a healthy one has none.
+"""The doctor and real jobs: troubles caused by a pipeline that Spark runs; a healthy one has none.
 
-One job at a time, so that none is in trouble because of another. test_doctor.py has the same findings with jobs that
+One job at a time, so that none is in trouble because of another. test_doctor.py has all findings, with jobs that
 are played, all at once.
 """
 
@@ -24,7 +24,7 @@ from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.ops.doctor.evidence import gather
 from headrace.ops.doctor.rules import Finding, diagnose
-from tests.system.running import Engine, Told, fresh, wait_for
+from tests.system.running import Engine, Told, fresh
 
 SECONDS = 6.0
 SCHEMA = "user STRING NOT NULL, at TIMESTAMP NOT NULL, amount DOUBLE"
@@ -133,22 +133,6 @@ def test_events_that_can_not_be_read_any_more(engine: Engine, topic: Topic, tmp_
 
 
 @pytest.mark.soak
-def test_a_silent_partition_that_holds_time_back(engine: Engine, topic: Topic, tmp_path: Path) -> None:
-    patient = Patient(engine, topic, "stalled", watermark=hr.per_partition(idle="1h"))
-    for number in (0, 1):
-        patient.send(10, partition=number)
-    with patient.running(tmp_path, partial(patient.send, 10, partition=1)):
-        found: list[Finding] = []
-
-        def stalled() -> bool:
-            found[:] = patient.examined()
-            return bool(found)
-
-        wait_for(stalled, "a watermark that has not moved for seconds")
-    the(found, "stalled-watermark", "has been 20", "partition 0 of")
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("label", "partitions", "max_rows", "name", "evidence", "cause"),
     [
@@ -249,33 +233,6 @@ def _restless(bootstrap: str, topic: str, stopping: threading.Event) -> None:
 
 
 @pytest.mark.soak
-def test_a_heap_that_is_full(engine: Engine, topic: Topic, tmp_path: Path) -> None:
-    patient = Patient(engine, topic, "full")
-    patient.send(10)
-    gateway: Any = engine.spark.sparkContext._gateway
-    runtime = gateway.jvm.java.lang.Runtime.getRuntime()
-    held: list[Any] = []
-    found: list[Finding] = []
-
-    def full() -> bool:
-        found[:] = patient.examined(1)
-        return bool(found)
-
-    with patient.running(tmp_path, partial(patient.send, 10)):
-        try:
-            gateway.jvm.java.lang.System.gc()
-            while runtime.totalMemory() - runtime.freeMemory() < 0.88 * runtime.maxMemory():
-                held.append(gateway.jvm.java.nio.ByteBuffer.allocate(50_000_000))
-                assert len(held) < 200, "more than the heap can have"
-            wait_for(full, "the heap of the last heartbeats to be the full one")
-        finally:
-            for buffer in held:
-                gateway.detach(buffer)
-            gateway.jvm.java.lang.System.gc()
-    the(found, "driver-memory", "of the driver's heap is in use", "too large for the heap")
-
-
-@pytest.mark.soak
 def test_files_that_are_small(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     patient = Patient(engine, topic, "many", partitions=30)
@@ -286,27 +243,3 @@ def test_files_that_are_small(engine: Engine, topic: Topic, tmp_path: Path) -> N
             patient.send(1, partition=number)
         engine.replay(pipeline, tmp_path / "checkpoint")
     the(patient.examined(1, (folder,)), "small-files", "60 files of about", "every batch writes files of its own")
-
-
-@pytest.mark.soak
-def test_state_that_grows_until_commits_are_slow(engine: Engine, topic: Topic, tmp_path: Path) -> None:
-    """Each event is a key of its own that is kept for an hour: what a commit writes grows with what comes in."""
-    patient = Patient(engine, topic, "heavy")
-    producer = Producer(
-        producer_config(engine.bootstrap, **{"linger.ms": 50, "queue.buffering.max.messages": 2_000_000})
-    )
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    for number in range(1_500_000):
-        producer.produce(patient.source, b'{"user":"%d","at":"%s","amount":1}' % (number, at.encode()))
-        if number % 10_000 == 0:
-            producer.poll(0)
-    producer.flush()
-    found: list[Finding] = []
-
-    def slow() -> bool:
-        found[:] = patient.examined(1)
-        return bool(found)
-
-    with engine.live(patient.pipeline(), Mode.MICROBATCH, tmp_path, max_rows=750_000):
-        wait_for(slow, "a commit that takes seconds", 120)
-    the(found, "slow-checkpoints", "the last commit took", "the state")
