@@ -64,6 +64,19 @@ def wait_for(condition: Callable[[], bool], what: str, deadline: float = DEADLIN
         time.sleep(0.05)
 
 
+@contextmanager
+def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Work that goes on in a thread until the block ends."""
+    stopping = threading.Event()
+    thread = threading.Thread(target=work, args=(stopping,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
 @dataclass(frozen=True)
 class Engine:
     """The session and the broker that pipelines under test run on."""

@@ -30,7 +30,7 @@ from headrace.ops.web.server import Address, Dashboard
 from tests.system.browser import Tab, browser, open_tab
 from tests.system.processes import Headrace
 from tests.system.records import Sent, produce, read_all
-from tests.system.running import Engine, fresh, wait_for
+from tests.system.running import Engine, beside, fresh, wait_for
 from tests.unit.synthetic_feed import Synthetic
 
 ALARM = "lag_events > 1500 for 1s"
@@ -71,9 +71,8 @@ class Clicks:
     @contextmanager
     def traffic(self, per_second: int) -> Iterator[None]:
         """Paced by the clock until the block ends."""
-        stopping = threading.Event()
 
-        def work() -> None:
+        def work(stopping: threading.Event) -> None:
             began, sent = time.monotonic(), 0
             while not stopping.wait(0.02):
                 due = int((time.monotonic() - began) * per_second)
@@ -81,13 +80,8 @@ class Clicks:
                 sent = due
                 self.log.append((time.time(), self.sent))
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        with beside(work):
             yield
-        finally:
-            stopping.set()
-            thread.join()
 
 
 @pytest.fixture(scope="module")

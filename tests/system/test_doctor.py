@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 import headrace as hr
 from headrace.engine.plan import plan_queries
 from headrace.engine.progress import Progress
 from headrace.engine.publishing import Publisher
 from headrace.log.broker import EmbeddedBroker
-from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 from headrace.ops.doctor.broker_heap import broker_heaps
 from headrace.ops.doctor.evidence import Evidence, gather
 from headrace.ops.doctor.rules import Finding, diagnose
+from tests.system.consumer_groups import restless, three_members
 from tests.system.processes import headrace
 from tests.system.running import fresh
 
@@ -177,8 +177,8 @@ def ward(broker: EmbeddedBroker) -> Iterator[Ward]:
             stalled.batch(input_rows=10, watermark=WATERMARK)
 
     with ExitStack() as running:
-        threading.Thread(target=_three_members, args=(broker.bootstrap, idle.source, stopping), daemon=True).start()
-        threading.Thread(target=_restless, args=(broker.bootstrap, moving.source, stopping), daemon=True).start()
+        threading.Thread(target=three_members, args=(broker.bootstrap, idle.source, stopping), daemon=True).start()
+        threading.Thread(target=restless, args=(broker.bootstrap, moving.source, stopping), daemon=True).start()
         traffic = threading.Thread(target=go_on)
         traffic.start()
         running.callback(traffic.join)
@@ -190,34 +190,6 @@ def ward(broker: EmbeddedBroker) -> Iterator[Ward]:
         yield Ward({label: diagnose(e) for label, e in evidence.items()}, evidence)
     for each in played.values():
         each.publisher.close()
-
-
-def _three_members(bootstrap: str, topic: str, stopping: threading.Event) -> None:
-    """Three members of a group for two partitions."""
-    members = [Consumer(consumer_config(bootstrap, f"{topic}-readers")) for _ in range(3)]
-    for member in members:
-        member.subscribe([topic])
-    while not stopping.is_set():
-        for member in members:
-            member.poll(0.05)
-    for member in members:
-        member.close()
-
-
-def _restless(bootstrap: str, topic: str, stopping: threading.Event) -> None:
-    """A member that stays, and others that come and go: the group shares out its partitions again and again."""
-    stays = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
-    stays.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
-    stays.subscribe([topic])
-    while not stopping.is_set():
-        for _ in range(5):
-            stays.poll(0.1)
-        comes = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
-        comes.subscribe([topic])
-        for _ in range(25):
-            comes.poll(0.1)  # meanwhile the first one does not answer
-        comes.close()
-    stays.close()
 
 
 def test_a_healthy_pipeline_has_nothing(ward: Ward) -> None:

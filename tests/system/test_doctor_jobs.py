@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 import headrace as hr
 from headrace.engine.settings import Mode
-from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.ops.doctor.evidence import gather
 from headrace.ops.doctor.rules import Finding, diagnose
-from tests.system.running import Engine, Told, fresh
+from tests.system.consumer_groups import READERS
+from tests.system.running import Engine, Told, beside, fresh
 
 SECONDS = 6.0
 SCHEMA = "user STRING NOT NULL, at TIMESTAMP NOT NULL, amount DOUBLE"
@@ -88,19 +88,6 @@ def every(traffic: Callable[[], None]) -> Callable[[threading.Event], None]:
     return go_on
 
 
-@contextmanager
-def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Work that goes on in a thread until the block ends."""
-    stopping = threading.Event()
-    thread = threading.Thread(target=work, args=(stopping,))
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
-
-
 def the(found: list[Finding], name: str, evidence: str, cause: str) -> None:
     """That this was found, for this reason, and nothing else."""
     assert [f.name for f in found] == [name], [f.to_dict() for f in found]
@@ -153,11 +140,12 @@ def test_a_job_that_falls_behind(
     cause: str,
 ) -> None:
     patient = Patient(engine, topic, label, partitions=partitions)
-    hot = {"partition": 0, "user": "hot-customer"} if label == "skewed" else {}
-    patient.send(4000, **hot)  # type: ignore[arg-type]
+    hot = label == "skewed"
+    send = partial(patient.send, partition=0, user="hot-customer") if hot else patient.send
+    send(4000)
 
     def too_many() -> None:
-        patient.send(150, **hot)  # type: ignore[arg-type]
+        send(150)
         if hot:
             patient.send(5, partition=1)
 
@@ -199,37 +187,9 @@ def test_groups_that_read_beside_the_job(
 ) -> None:
     patient = Patient(engine, topic, readers)
     patient.send(20)
-    work = partial({"three": _three_members, "restless": _restless}[readers], engine.bootstrap, patient.source)
+    work = partial(READERS[readers], engine.bootstrap, patient.source)
     with beside(work), patient.running(tmp_path, partial(patient.send, 20)):
         the(patient.examined(8), name, evidence, cause)
-
-
-def _three_members(bootstrap: str, topic: str, stopping: threading.Event) -> None:
-    """Three members of a group for two partitions."""
-    members = [Consumer(consumer_config(bootstrap, f"{topic}-readers")) for _ in range(3)]
-    for member in members:
-        member.subscribe([topic])
-    while not stopping.is_set():
-        for member in members:
-            member.poll(0.05)
-    for member in members:
-        member.close()
-
-
-def _restless(bootstrap: str, topic: str, stopping: threading.Event) -> None:
-    """A member that stays, and others that come and go: the group shares out its partitions again and again."""
-    stays = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
-    stays.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
-    stays.subscribe([topic])
-    while not stopping.is_set():
-        for _ in range(5):
-            stays.poll(0.1)
-        comes = Consumer(consumer_config(bootstrap, f"{topic}-readers"))
-        comes.subscribe([topic])
-        for _ in range(25):
-            comes.poll(0.1)  # meanwhile the first one does not answer
-        comes.close()
-    stays.close()
 
 
 @pytest.mark.soak

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.cli.run import Bootstrap
-from headrace.cli.top import unknown_pipeline
 from headrace.log.broker import default_bootstrap
 
 if TYPE_CHECKING:
@@ -42,10 +41,6 @@ def doctor(
     out = Output.of(output)
     with out.progress() as progress:
         evidence = gather(servers, seconds, pipelines or (), files or (), progress)
-    known = {e.pipeline.name for e in evidence}
-    for name in pipelines or ():
-        if name not in known:
-            raise unknown_pipeline(name, [])
     findings = [finding for each in evidence for finding in diagnose(each)]
     if output is Format.JSON:
         for finding in findings:

@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace.cli.dashboard import AlarmsOption, alarms_of
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.cli.run import Bootstrap
-from headrace.errors import BrokerUnavailableError, PipelineNotFoundError, closest
+from headrace.errors import BrokerUnavailableError
 from headrace.log.broker import default_bootstrap
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def top(
 
     Into a pipe, and with --output json, it prints a line for each pipeline every five seconds.
     """
+    from headrace.ops.runs import unknown_pipeline
     from headrace.ops.watch import KafkaSource, Watch
 
     servers = bootstrap or default_bootstrap()
@@ -81,13 +82,3 @@ def _lines(watch: Watch, output: Format, pipeline: str | None, once: bool) -> No
             out.record({}, "no pipeline has run here yet")
         if once:
             return
-
-
-def unknown_pipeline(name: str, known: list[str]) -> PipelineNotFoundError:
-    """A name that no run has announced."""
-    nearest = closest(name, known)
-    return PipelineNotFoundError(
-        f"no pipeline `{name}` has run here.",
-        why=f"Those that have: {', '.join(sorted(known)) or 'none yet'}.",
-        fix=f"did you mean `{nearest}`?" if nearest else "start it: headrace run MODULE:PIPELINE",
-    )

@@ -56,7 +56,7 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
             "a transaction hangs in the broker, and this pipeline can't know whether its last batch was written.",
             f"{m['said'][:1].upper()}{m['said'][1:]}. Brokers of Kafka 4.1 to 4.3 leave such if they die in a commit.",
             "find it and end it: kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --broker-id N, then "
-            "abort; and run again: it continues where it stopped.",
+            "abort on every partition that it names; and run again: it continues where it stopped.",
         ),
     ),
     (

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, islice
@@ -232,53 +232,36 @@ class DeadLetters:
         outcome: Outcome,
         task: tuple[State, str, _Handler],
     ) -> Outcome:
-        producer.begin_transaction()
-        try:
-            return self._in_transaction(producer, known, partition, letters, outcome, task)
-        except BaseException:
-            # Also if it is interrupted: readers of the source would wait for an open transaction until it times out.
-            with suppress(KafkaException):
-                producer.abort_transaction(_PATIENCE)
-            raise
-
-    def _in_transaction(
-        self,
-        producer: Producer,
-        known: HandledLetters,
-        partition: int,
-        letters: list[DeadLetter],
-        outcome: Outcome,
-        task: tuple[State, str, _Handler],
-    ) -> Outcome:
         state, how, handle = task
         done: list[int] = []
         sources: list[Source] = []
-        for letter in letters:
-            source = letter.source if state is State.REPLAYED else None
-            if source is not None and (known.replayed_source(source) or source in sources):
-                done.append(letter.offset)
-                outcome = replace(outcome, repeated=outcome.repeated + 1)
-                continue
-            sent = handle(producer, letter)
-            if sent.failure is not None:
-                first = outcome.first_failure or sent.failure
-                outcome = replace(outcome, failed=outcome.failed + 1, first_failure=first)
-            elif not sent.done:
-                outcome = replace(outcome, skipped=outcome.skipped + 1)
-            else:
-                done.append(letter.offset)
-                if source is not None:
-                    sources.append(source)
-                outcome = replace(outcome, done=outcome.done + 1)
-            producer.poll(0)
-        if not done:
-            producer.abort_transaction(_PATIENCE)
+        with _transaction(producer):
+            for letter in letters:
+                source = letter.source if state is State.REPLAYED else None
+                if source is not None and (known.replayed_source(source) or source in sources):
+                    done.append(letter.offset)
+                    outcome = replace(outcome, repeated=outcome.repeated + 1)
+                    continue
+                sent = handle(producer, letter)
+                if sent.failure is not None:
+                    first = outcome.first_failure or sent.failure
+                    outcome = replace(outcome, failed=outcome.failed + 1, first_failure=first)
+                elif not sent.done:
+                    outcome = replace(outcome, skipped=outcome.skipped + 1)
+                else:
+                    done.append(letter.offset)
+                    if source is not None:
+                        sources.append(source)
+                    outcome = replace(outcome, done=outcome.done + 1)
+                producer.poll(0)
+            if not done:
+                producer.abort_transaction(_PATIENCE)
+                return outcome
+            note = page(state, partition, done, sources, datetime.now(UTC).isoformat(timespec="seconds"), how)
+            producer.produce(self.handled_topic, note)
+            producer.commit_transaction(_PATIENCE)
+            known.note(note)
             return outcome
-        note = page(state, partition, done, sources, datetime.now(UTC).isoformat(timespec="seconds"), how)
-        producer.produce(self.handled_topic, note)
-        producer.commit_transaction(_PATIENCE)
-        known.note(note)
-        return outcome
 
     def _handled(self) -> HandledLetters:
         handled = HandledLetters()
@@ -301,6 +284,18 @@ class _Sent:
 
 _DONE, _SKIPPED = _Sent(done=True), _Sent()
 _Handler = Callable[[Producer, DeadLetter], _Sent]
+
+
+@contextmanager
+def _transaction(producer: Producer) -> Iterator[None]:
+    """The block ends it. If it fails or is interrupted, this does: readers would wait until it times out."""
+    producer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(KafkaException):
+            producer.abort_transaction(_PATIENCE)
+        raise
 
 
 def dead_letter_topics(bootstrap: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headrace.engine.publishing import HEARTBEAT_SECONDS, TOPIC
+from headrace.errors import PipelineNotFoundError, closest
 from headrace.log.consumer import consumer_config
 from headrace.ops.cluster import Offsets
 
@@ -237,3 +238,13 @@ class Feed:
     def close(self) -> None:
         """Let go of the connection."""
         self._consumer.close()
+
+
+def unknown_pipeline(name: str, known: list[str]) -> PipelineNotFoundError:
+    """A name that no run has announced."""
+    nearest = closest(name, known)
+    return PipelineNotFoundError(
+        f"no pipeline `{name}` has run here.",
+        why=f"Those that have: {', '.join(sorted(known)) or 'none yet'}.",
+        fix=f"did you mean `{nearest}`?" if nearest else "start it: headrace run MODULE:PIPELINE",
+    )

@@ -17,7 +17,7 @@ from headrace.log.consumer import consumer_config
 from headrace.ops.cluster import Cluster, Offsets
 from headrace.ops.doctor.broker_heap import BrokerHeap, broker_heaps
 from headrace.ops.measuring import PartitionLag, Values
-from headrace.ops.runs import Pipeline
+from headrace.ops.runs import Pipeline, unknown_pipeline
 from headrace.ops.sampling import Origin, origin
 from headrace.ops.watch import KafkaSource, Watch
 
@@ -98,6 +98,9 @@ def gather(
         watch.look()
         time.sleep(1)
         watch.look()
+        for asked in pipelines:
+            if asked not in watch.runs.pipelines:
+                raise unknown_pipeline(asked, list(watch.runs.pipelines))
         names = [n for n in watch.runs.pipelines if not pipelines or n in pipelines]
         first = {n: (dict(watch.values[n]), list(watch.behind[n])) for n in names}
         rebalancing: set[str] = set()
