@@ -24,7 +24,8 @@ from headrace.log.producer import producer_config
 from headrace.ops.doctor.evidence import gather
 from headrace.ops.doctor.rules import Finding, diagnose
 from tests.system.consumer_groups import READERS
-from tests.system.running import Engine, Told, beside, fresh
+from tests.system.records import DEADLINE
+from tests.system.running import Engine, Told, beside, fresh, wait_for
 
 SECONDS = 6.0
 SCHEMA = "user STRING NOT NULL, at TIMESTAMP NOT NULL, amount DOUBLE"
@@ -78,6 +79,17 @@ class Patient:
     def examined(self, seconds: float = SECONDS, folders: tuple[Path, ...] = ()) -> list[Finding]:
         (evidence,) = gather(self._engine.bootstrap, seconds, (self.name,), folders, lambda message: None)
         return diagnose(evidence)
+
+    def examined_until(self, what: str, seconds: float = 1, deadline: float = DEADLINE) -> list[Finding]:
+        """Again and again, until something is found."""
+        found: list[Finding] = []
+
+        def anything() -> bool:
+            found[:] = self.examined(seconds)
+            return bool(found)
+
+        wait_for(anything, what, deadline)
+        return found
 
 
 def every(traffic: Callable[[], None]) -> Callable[[threading.Event], None]:
@@ -203,3 +215,63 @@ def test_files_that_are_small(engine: Engine, topic: Topic, tmp_path: Path) -> N
             patient.send(1, partition=number)
         engine.replay(pipeline, tmp_path / "checkpoint")
     the(patient.examined(1, (folder,)), "small-files", "60 files of about", "every batch writes files of its own")
+
+
+@pytest.mark.soak
+def test_a_silent_partition_that_holds_time_back(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    patient = Patient(engine, topic, "stalled", watermark=hr.per_partition(idle="1h"))
+    for number in (0, 1):
+        patient.send(10, partition=number)
+    with patient.running(tmp_path, partial(patient.send, 10, partition=1)):
+        found = patient.examined_until("a watermark that has not moved for seconds", SECONDS)
+    the(found, "stalled-watermark", "has been 20", "partition 0 of")
+
+
+@pytest.mark.soak
+def test_a_heap_that_is_full(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    patient = Patient(engine, topic, "full")
+    patient.send(10)
+    gateway: Any = engine.spark.sparkContext._gateway
+    runtime = gateway.jvm.java.lang.Runtime.getRuntime()
+    held: list[Any] = []
+    with patient.running(tmp_path, partial(patient.send, 10)):
+        try:
+            gateway.jvm.java.lang.System.gc()
+            while runtime.totalMemory() - runtime.freeMemory() < 0.88 * runtime.maxMemory():
+                held.append(gateway.jvm.java.nio.ByteBuffer.allocate(50_000_000))
+                assert len(held) < 200, "more than the heap can have"
+            found = patient.examined_until("the heap of the last heartbeats to be the full one")
+        finally:
+            for buffer in held:
+                gateway.detach(buffer)
+            gateway.jvm.java.lang.System.gc()
+    the(found, "driver-memory", "of the driver's heap is in use", "too large for the heap")
+
+
+@pytest.mark.soak
+def test_state_that_makes_commits_slow(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    """Each event is a key of its own that is kept for an hour, and each commit puts all of that in order."""
+    patient = Patient(engine, topic, "heavy")
+    lots = {"linger.ms": 50, "queue.buffering.max.messages": 2_000_000}
+    producer = Producer(producer_config(engine.bootstrap, **lots))
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").encode()
+    for number in range(1_500_000):
+        producer.produce(patient.source, b'{"user":"%d","at":"%s","amount":1}' % (number, at))
+        producer.poll(0)
+    producer.flush()
+    with (
+        session_setting(engine, "spark.sql.streaming.stateStore.rocksdb.compactOnCommit", "true"),
+        patient.running(tmp_path, partial(patient.send, 10), max_rows=750_000),
+    ):
+        found = patient.examined_until("a commit that takes seconds", deadline=120)
+    the(found, "slow-checkpoints", "the last commit took", "the state")
+
+
+@contextmanager
+def session_setting(engine: Engine, name: str, value: str) -> Iterator[None]:
+    """For queries that start within the block."""
+    engine.spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        engine.spark.conf.unset(name)

@@ -80,6 +80,22 @@ def test_a_silent_partition_one_an_hour_behind_and_an_event_from_the_future(
     assert totals(rows(engine, f"{name}-out")) == closed
 
 
+def test_a_live_partition_that_lags_holds_the_watermark(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    """Also when all that it had at the start has been read: it is slow then, not over."""
+    name, source = fresh("lagging"), topic("lagging", partitions=2)
+    produce(engine.bootstrap, source, [event(START, partition=number) for number in (0, 1)])
+    pipeline = per_minute(name, source, {"watermark": hr.per_partition(out_of_order="0s", idle="1h")})
+    with engine.live(pipeline, Mode.MICROBATCH, tmp_path) as told:
+        for i in range(5):  # a claim takes a batch to be made and another one to be acted on
+            produce(engine.bootstrap, source, [event(START + HOUR + i)])
+            told.until(lambda t, read=3 + i: sum(b.input_rows for b in t.batches) == read, "the event to be read")  # type: ignore[misc]
+        produce(engine.bootstrap, source, [event(START + i, partition=1) for i in (1, HOUR)])
+        reader = LogReader(engine.bootstrap, f"{name}-out")
+        (record,) = reader.until(lambda records: len(records) == 1, "the window to close")
+        reader.close()
+    assert (record.row["n"], rows(engine, f"{name}-late")) == (3, [])
+
+
 def test_an_adaptive_watermark_waits_as_long_as_events_come_late(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     """Every other event comes 20 s late: less patience would lose some, and that of the ceiling would close nothing."""
     name, source = fresh("adaptive"), topic("adaptive", partitions=1)

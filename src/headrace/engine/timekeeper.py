@@ -47,6 +47,7 @@ class Timekeeper:
         self._read = dict(read.get(query.read.topic, {}))
         self._control_read = sum(read.get(topic, {}).values())
         self._watermark: int | None = None
+        self._live = False
         self._thread: threading.Thread | None = None
 
     def start(self, *, live: bool) -> None:
@@ -55,6 +56,7 @@ class Timekeeper:
 
         self._producer = Producer(producer_config(self._bootstrap))
         self._written = sum(Topics(self._bootstrap).end_offsets(self._topic).values())
+        self._live = live
         if live:
             self._thread = threading.Thread(target=self._run, name=f"clock of {self._query.name}", daemon=True)
             self._thread.start()
@@ -75,7 +77,9 @@ class Timekeeper:
             low, high = observed.get("least_lag"), observed.get("most_lag")
             spread = None if low is None or high is None else int(high) - int(low)
             self._claims.observe(latest, now_ms=_now_ms(), spread_ms=spread)
-            self._write(self._claims.next(now_ms=_now_ms(), ended=self._ended()), only_claims=True)
+            # A live query's partitions never end: one that has been read to where it ended at the start is only silent.
+            ended = () if self._live else self._ended()
+            self._write(self._claims.next(now_ms=_now_ms(), ended=ended), only_claims=True)
 
     def finished(self) -> bool:
         """Whether the query has read its input as it was at the start, and has acted on all claims about it."""
