@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak browser fuzz check bench chaos clean
+.PHONY: help setup demo test soak browser prepared fuzz check bench chaos clean
 
 help: ## show this
 	@echo 'Headrace. Each target sets up by itself; the first time takes a few minutes.'
@@ -28,15 +28,19 @@ QUICK := -XX:TieredStopAtLevel=1
 # Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
 TESTING := PYTHONHASHSEED=0 SPARK_SUBMIT_OPTS='$(QUICK)' HEADRACE_BROKER_OPTS='$(QUICK)'
 
-test: $(READY) browser ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
+test: $(READY) browser prepared ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
 	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 2 --dist loadfile --no-loadscope-reorder)
 
-soak: $(READY) browser ## the tests that take minutes each, which `make test` leaves out
+soak: $(READY) browser prepared ## the tests that take minutes each, which `make test` leaves out
 	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
 
 fuzz: $(READY) ## random schemas, values and bytes through contracts, random windows (EXAMPLES= of each, 300 and 10)
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),10) exec $(BIN)/python -m pytest -q tests/spark/test_window_properties.py
+
+# Tests start many JVMs; with this each takes about half the time. It has nothing to do the second time.
+prepared: $(READY)
+	@$(BIN)/headrace prepare >/dev/null
 
 # The dashboard's tests open it in a real browser. Where this may install one, it does; elsewhere the tests fail and say how.
 browser:

@@ -15,6 +15,7 @@ from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor
 from headrace.cli.explain import explain
 from headrace.cli.output import Format, Output
+from headrace.cli.prepare import prepare
 from headrace.cli.run import run
 from headrace.cli.top import top
 from headrace.errors import HeadraceError
@@ -34,6 +35,7 @@ app.command()(explain)
 app.command()(dashboard)
 app.command()(top)
 app.command()(doctor)
+app.command()(prepare)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.add_typer(registry.app, name="registry")

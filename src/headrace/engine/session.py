@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine.settings import JAVA_OPTIONS, SESSION, master
-from headrace.jvm.jars import resolve
+from headrace.jvm.class_archive import archive_of, using
+from headrace.jvm.jars import resolve, spark_jars_dir
 from headrace.jvm.java import find_java
 from headrace.kernel.build import kernel_jar
 
@@ -30,10 +31,15 @@ def open_session(
     report: Report | None = None,
     verbose: bool = False,
     extra: dict[str, str] | None = None,
+    jvm_options: Sequence[str] | None = None,
 ) -> SparkSession:
-    """Start Spark in this process with everything Headrace needs. The JVM's own chatter goes to `log_file`."""
+    """Start Spark in this process with everything Headrace needs. The JVM's own chatter goes to `log_file`.
+
+    Its JVM uses the archive of `headrace prepare` if there is one, unless it is given other options.
+    """
     java = find_java()
-    classpath = (*resolve("spark-kafka", progress=report), kernel_jar(progress=report))
+    classpath = session_jars(report)
+    options = using(session_archive(classpath)) if jvm_options is None else jvm_options
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Otherwise Spark looks for a network interface, warns about the one it finds, and may bind to it.
@@ -53,13 +59,23 @@ def open_session(
         **SESSION,
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, classpath)),
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {_logging(log_file, verbose)}",
+        "spark.driver.extraJavaOptions": " ".join((JAVA_OPTIONS, _logging(log_file, verbose), *options)),
         **(extra or {}),
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _stderr_to(log_file, enabled=not verbose):
         return builder.getOrCreate()
+
+
+def session_jars(report: Report | None = None) -> tuple[Path, ...]:
+    """What is on the class path before Spark's own jars: the connector and the kernel."""
+    return (*resolve("spark-kafka", progress=report), kernel_jar(progress=report))
+
+
+def session_archive(jars: Sequence[Path]) -> Path:
+    """Where the class archive of sessions with these jars is, or would be."""
+    return archive_of("session", find_java(), [*jars, *sorted(spark_jars_dir().glob("*.jar"))])
 
 
 def _not_py4j(record: logging.LogRecord) -> bool:

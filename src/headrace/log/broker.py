@@ -14,6 +14,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.errors import BrokerStartError, BrokerUnavailableError, PortTakenError
+from headrace.jvm.class_archive import archive_of, using
 from headrace.jvm.jars import resolve
 from headrace.jvm.java import find_java
 from headrace.jvm.once import exclusive
@@ -156,16 +158,16 @@ class EmbeddedBroker:
     def start(self, progress: Progress | None = None) -> Self:
         """Starts the broker and returns when it answers. Detached, it takes over one that runs already."""
         report = progress or silent
-        java = find_java().executable
-        classpath = f"{resolve('kafka-broker', progress)[0].parent}/*"
+        jars = resolve("kafka-broker", progress)
+        java = [str(find_java().executable), *using(broker_archive(jars)), *JVM_OPTIONS, "-cp", f"{jars[0].parent}/*"]
         with exclusive(self.data_dir / "broker.lock", lambda: report("broker: another process starts it, waiting")):
             running = running_broker(self.data_dir)
             if running is not None:
                 self._take_over(running)
                 return self
-            self._format(java, classpath, report)
+            self._format(java, report)
             report("broker: starting")
-            self._launch(java, classpath)
+            self._launch(java)
         report(f"broker: ready at {self.bootstrap}")
         return self
 
@@ -200,7 +202,7 @@ class EmbeddedBroker:
         self._running = running
         self._await_ready(self._log_size())
 
-    def _format(self, java: Path, classpath: str, report: Progress) -> None:
+    def _format(self, java: list[str], report: Progress) -> None:
         """Gives a new data folder its cluster id. In a folder of its own first: a crash midway leaves no half of it."""
         (self.data_dir / "logs").mkdir(parents=True, exist_ok=True)
         (self.data_dir / "log4j2.xml").write_text(LOG4J2, encoding="utf-8")
@@ -212,7 +214,7 @@ class EmbeddedBroker:
         cluster_id = self.node.cluster_id or new_cluster_id()
         tool = subprocess.run(
             [
-                *(str(java), *JVM_OPTIONS, "-cp", classpath, "kafka.tools.StorageTool", "format"),
+                *(*java, "kafka.tools.StorageTool", "format"),
                 f"--cluster-id={cluster_id}",  # in one word: an id may begin with a dash
                 "--config=server.properties",
             ],
@@ -229,7 +231,7 @@ class EmbeddedBroker:
             )
         (self.data_dir / "unformatted").rename(self.data_dir / "data")
 
-    def _launch(self, java: Path, classpath: str) -> None:
+    def _launch(self, java: list[str]) -> None:
         """Starts the JVM. A port chosen as free may be taken before the broker binds it: then with others, again."""
         for attempt in range(1, _ATTEMPTS + 1):
             port = free_port() if self.port is None else _check_free(self.port)
@@ -238,9 +240,9 @@ class EmbeddedBroker:
             start = start_attached if self.attached else start_detached
             self._child = start(
                 [
-                    *(str(java), _token(self.data_dir), f"-Xmx{self.heap}", GC_LOGGING, *JVM_OPTIONS),
+                    *(*java, _token(self.data_dir), f"-Xmx{self.heap}", GC_LOGGING),
                     *shlex.split(os.environ.get("HEADRACE_BROKER_OPTS", "")),
-                    *("-cp", classpath, "kafka.Kafka", "server.properties"),
+                    *("kafka.Kafka", "server.properties"),
                 ],
                 folder=self.data_dir,
                 console=self.data_dir / "logs" / "console.log",
@@ -304,6 +306,11 @@ class EmbeddedBroker:
     def _write_properties(self, port: int, controller_port: int, log_dir: str) -> None:
         text = server_properties(port=port, controller_port=controller_port, log_dir=log_dir, node=self.node)
         (self.data_dir / "server.properties").write_text(text, encoding="utf-8")
+
+
+def broker_archive(jars: Sequence[Path]) -> Path:
+    """Where the class archive of brokers with these jars is, or would be."""
+    return archive_of("broker", find_java(), jars)
 
 
 def new_cluster_id() -> str:
