@@ -24,28 +24,33 @@ def prepare(output: OutputOption = Format.TEXT) -> None:
 
     out = Output.of(output)
     with out.progress() as report:
-        broker = broker_archive(resolve("kafka-broker", report))
-        session = session_archive(session_jars(report))
-        made = all(archive.is_file() for archive in (broker, session)) or _make(broker, session, report)
-        forget_old()
+        wanted = {
+            "broker": broker_archive(resolve("kafka-broker", report)),
+            "session": session_archive(session_jars(report)),
+        }
+        missing = {name: archive for name, archive in wanted.items() if not archive.is_file()}
+        if missing:
+            _make(missing, report)
+            forget_old()
+        made = all(archive.is_file() for archive in wanted.values())
     said = "ready: jars, kernel and class archives are there"
     if not made:
         said = "ready: jars and kernel are there. This Java makes no class archives: starts take their full time"
     out.record({"prepared": True, "class_archives": made}, said)
 
 
-def _make(broker: Path, session: Path, report: Progress) -> bool:
+def _make(missing: dict[str, Path], report: Progress) -> None:
     """Let a broker and a session work for a moment, and keep what their JVMs leave."""
-    report("class archives: a broker and a session work for a moment, once")
-    session.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=session.parent, prefix=".making.") as scratch:
-        drafts = [Path(scratch) / archive.name for archive in (broker, session)]
-        command = [sys.executable, "-m", "headrace.demo.class_training", *map(str, drafts)]
+    report("class archives: a broker and a session work for a minute, once")
+    folder = next(iter(missing.values())).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making.") as scratch:
+        drafts = {name: Path(scratch) / archive.name for name, archive in missing.items()}
+        asked = [word for name, draft in drafts.items() for word in (f"--{name}", str(draft))]
+        command = [sys.executable, "-m", "headrace.demo.class_training", *asked]
         trained = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        made = [draft.is_file() for draft in drafts]
-        for draft, archive in zip(drafts, (broker, session), strict=True):
+        for name, draft in drafts.items():
             if draft.is_file():
-                draft.replace(archive)
+                draft.replace(missing[name])
     if trained.returncode != 0:
         report(f"class archives: the work failed, and starts take their full time: {trained.stderr.strip()[-500:]}")
-    return all(made)

@@ -1,17 +1,18 @@
 """A short run of everything, for the class archives of `headrace prepare`.
 
-    python -m headrace.demo.class_training BROKER_ARCHIVE SESSION_ARCHIVE
+    python -m headrace.demo.class_training [--broker ARCHIVE] [--session ARCHIVE]
 
 A broker and a session work on a small pipeline, in a replay and in real time: their JVMs load what a run needs. Each
-writes its archive when it ends. A process of its own, because both JVMs must end, and Spark starts once in a process.
+writes the archive that is asked of it when it ends. A process of its own, because both JVMs must end, and Spark starts
+once in a process.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
-import sys
 import tempfile
 import threading
 from datetime import UTC, datetime
@@ -36,9 +37,14 @@ _TOPIC = "payments"
 _PATIENCE_SECONDS = 120.0
 
 
-def main(broker_archive: Path, session_archive: Path) -> None:
+def main() -> None:
     """Work a little, and end both JVMs."""
-    os.environ["HEADRACE_BROKER_OPTS"] = shlex.join(making(broker_archive))
+    options = argparse.ArgumentParser()
+    options.add_argument("--broker", type=Path)
+    options.add_argument("--session", type=Path)
+    asked = options.parse_args()
+    if asked.broker is not None:
+        os.environ["HEADRACE_BROKER_OPTS"] = shlex.join(making(asked.broker))
     with tempfile.TemporaryDirectory(prefix="headrace-training-") as scratch:
         folder = Path(scratch)
         with EmbeddedBroker(folder / "broker") as broker:
@@ -49,7 +55,7 @@ def main(broker_archive: Path, session_archive: Path) -> None:
                 slots=8,
                 state_partitions=2,
                 log_file=folder / "spark.log",
-                jvm_options=making(session_archive),
+                jvm_options=None if asked.session is None else making(asked.session),
             )
             for mode in (Mode.REPLAY, Mode.REALTIME):
                 _run(spark, broker.bootstrap, mode, folder / "checkpoint")
@@ -124,4 +130,4 @@ def _end(spark: SparkSession) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main()
