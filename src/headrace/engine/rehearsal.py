@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
+from headrace.engine.settings import REALTIME
 from headrace.kernel import doorway
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ _SHARE = 0.2
 class Rehearsal:
     """Plans some streams again and again in a thread of its own, until it has done so often enough or is closed."""
 
-    def __init__(self, plans: list[DataFrame]) -> None:
-        self._plans = plans
+    def __init__(self, streams: list[DataFrame]) -> None:
+        self._streams = streams
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._practise, name="headrace-rehearsal", daemon=True)
 
@@ -44,14 +46,12 @@ class Rehearsal:
             self._thread.join()
 
     def _practise(self) -> None:
-        pause = _FIRST_AFTER_SECONDS
-        for _ in range(_ROUNDS):
-            for plan in self._plans:
-                if self._closed.wait(pause):
-                    return
+        with suppress(Py4JError, OSError):  # the JVM ends
+            if self._closed.wait(_FIRST_AFTER_SECONDS):
+                return
+            plans = [doorway.rehearsal(stream, REALTIME) for stream in self._streams]
+            for plan in plans * _ROUNDS:
                 began = time.monotonic()
-                try:
-                    doorway.rehearse(plan)
-                except (Py4JError, OSError):
-                    return  # the JVM ends
-                pause = (time.monotonic() - began) * (1 - _SHARE) / _SHARE
+                plan()
+                if self._closed.wait((time.monotonic() - began) * (1 - _SHARE) / _SHARE):
+                    return

@@ -25,7 +25,8 @@ from headrace.engine.progress import Listener, Record, event, spark_listener
 from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
-from headrace.engine.settings import Mode, RunSettings
+from headrace.engine.session import started_with
+from headrace.engine.settings import REALTIME, Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.timekeeper import Timekeepers
@@ -261,7 +262,8 @@ class Run:
         if realtime:
             interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
             # PySpark's type hints do not know the real-time trigger yet.
-            started: StreamingQuery = writer.trigger(realTime=interval).start()  # type: ignore[call-overload]
+            with started_with(records.sparkSession, REALTIME):
+                started: StreamingQuery = writer.trigger(realTime=interval).start()  # type: ignore[call-overload]
             return started
         # Available-now fixes its input when it starts: claims that are made on the way would never be read.
         if self._ends() and not needs_claims(plan):

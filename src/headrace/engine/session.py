@@ -68,6 +68,20 @@ def open_session(
         return builder.getOrCreate()
 
 
+@contextlib.contextmanager
+def started_with(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Settings for the queries that are started within: each keeps what the session has at that moment."""
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, kept in before.items():
+            if kept is not None:
+                spark.conf.set(name, kept)
+
+
 def session_jars(report: Report | None = None) -> tuple[Path, ...]:
     """What is on the class path before Spark's own jars: the connector and the kernel."""
     return (*resolve("spark-kafka", progress=report), kernel_jar(progress=report))

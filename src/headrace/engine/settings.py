@@ -88,6 +88,15 @@ SESSION: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+REALTIME: dict[str, str] = {
+    # At each checkpoint Spark plans the next batch and starts its tasks, and nothing is read meanwhile. Generating code,
+    # for whole stages in the driver and for expressions in each task, is a third of that. Without it an event costs
+    # more, which counts when millions are replayed, not here.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""What queries in real time have besides."""
+
 JAVA_OPTIONS = " ".join(
     (
         # Short pauses matter more than the last percent of throughput.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -145,9 +145,10 @@ def written(spark: SparkSession, query: StreamingQuery, start: int) -> list[list
     return records
 
 
-def rehearse(df: DataFrame) -> None:
-    """Plan a stream as at the start of a batch, and run nothing."""
-    _package(df.sparkSession).Rehearsal.plan(df._jdf)
+def rehearsal(df: DataFrame, settings: dict[str, str]) -> Callable[[], None]:
+    """A function that plans a stream as at the start of a batch with these settings, and runs nothing."""
+    plan: Callable[[], None] = _package(df.sparkSession).Rehearsal(df._jdf, settings).plan
+    return plan
 
 
 def limit_batches(spark: SparkSession, reader: str, max_rows: int) -> None:
