@@ -89,9 +89,9 @@ SESSION: dict[str, str] = {
 }
 
 REALTIME: dict[str, str] = {
-    # At each checkpoint Spark plans the next batch and starts its tasks, and nothing is read meanwhile. Generating code,
-    # for whole stages in the driver and for expressions in each task, is a third of that. Without it an event costs
-    # more, which counts when millions are replayed, not here.
+    # At each checkpoint Spark plans the next batch and starts its tasks, and nothing is read meanwhile. Generating
+    # code, for whole stages in the driver and for expressions in each task, is a third of that. Without it an event
+    # costs more, which counts when millions are replayed, not here.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not marked as public
 
 from headrace.errors import BrokerUnavailableError
@@ -50,18 +50,28 @@ class Cluster:
         """By topic and partition, the offset that the next record gets."""
         return self._offsets(topics, _LATEST)
 
+    def committed_ends(self, topics: Iterable[str]) -> Offsets:
+        """Up to where a consumer that reads what is committed can read now: open transactions are behind it."""
+        return self._offsets(topics, _LATEST, IsolationLevel.READ_COMMITTED)
+
     def begins(self, topics: Iterable[str]) -> Offsets:
         """By topic and partition, the offset of the oldest record."""
         return self._offsets(topics, _EARLIEST)
 
-    def _offsets(self, topics: Iterable[str], spec: OffsetSpec) -> Offsets:
+    def _offsets(
+        self,
+        topics: Iterable[str],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> Offsets:
         known = self.partitions(topics)
         asked = {TopicPartition(topic, number): spec for topic, numbers in known.items() for number in numbers}
         found: Offsets = {topic: {} for topic in known}
         if not asked:
             return found
         failed: KafkaException | None = None
-        for place, future in self.admin.list_offsets(asked, request_timeout=self._timeout).items():
+        answers = self.admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._timeout)
+        for place, future in answers.items():
             try:
                 found[place.topic][place.partition] = future.result(self._timeout + 1).offset
             except KafkaException as error:
