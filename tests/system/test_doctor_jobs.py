@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Producer
 
 import headrace as hr
+from headrace.engine.session import started_with
 from headrace.engine.settings import Mode
 from headrace.log.producer import producer_config
 from headrace.ops.doctor.evidence import gather
@@ -260,18 +261,8 @@ def test_state_that_makes_commits_slow(engine: Engine, topic: Topic, tmp_path: P
         producer.poll(0)
     producer.flush()
     with (
-        session_setting(engine, "spark.sql.streaming.stateStore.rocksdb.compactOnCommit", "true"),
+        started_with(engine.spark, {"spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "true"}),
         patient.running(tmp_path, partial(patient.send, 10), max_rows=750_000),
     ):
         found = patient.examined_until("a commit that takes seconds", deadline=120)
     the(found, "slow-checkpoints", "the last commit took", "the state")
-
-
-@contextmanager
-def session_setting(engine: Engine, name: str, value: str) -> Iterator[None]:
-    """For queries that start within the block."""
-    engine.spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        engine.spark.conf.unset(name)

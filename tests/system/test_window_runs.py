@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system.model import timestamp
 from tests.system.records import LogReader, Sent, produce, read_all
-from tests.system.running import Engine, fresh
+from tests.system.running import Engine, Told, fresh
 from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
@@ -41,6 +41,10 @@ def event(at: int, *, key: str = "a", partition: int = 0, stamp: int | None = No
 
 def rows(engine: Engine, topic: str) -> list[dict[str, Any]]:
     return [record.row for record in read_all(engine.bootstrap, topic)]
+
+
+def until_read(told: Told, count: int) -> None:
+    told.until(lambda t: sum(batch.input_rows for batch in t.batches) == count, f"{count} events to be read")
 
 
 def totals(found: list[dict[str, Any]]) -> Counter[tuple[str, str]]:
@@ -88,7 +92,7 @@ def test_a_live_partition_that_lags_holds_the_watermark(engine: Engine, topic: T
     with engine.live(pipeline, Mode.MICROBATCH, tmp_path) as told:
         for i in range(5):  # a claim takes a batch to be made and another one to be acted on
             produce(engine.bootstrap, source, [event(START + HOUR + i)])
-            told.until(lambda t, read=3 + i: sum(b.input_rows for b in t.batches) == read, "the event to be read")  # type: ignore[misc]
+            until_read(told, 3 + i)
         produce(engine.bootstrap, source, [event(START + i, partition=1) for i in (1, HOUR)])
         reader = LogReader(engine.bootstrap, f"{name}-out")
         (record,) = reader.until(lambda records: len(records) == 1, "the window to close")

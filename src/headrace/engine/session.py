@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,10 @@ def open_session(
         **SESSION,
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, classpath)),
-        "spark.driver.extraJavaOptions": " ".join((JAVA_OPTIONS, _logging(log_file, verbose), *options)),
+        "spark.driver.extraJavaOptions": " ".join(
+            # Spark splits them at spaces, which a path may have.
+            (JAVA_OPTIONS, _logging(log_file, verbose), *(f'"{option}"' for option in options))
+        ),
         **(extra or {}),
     }
     for key, value in settings.items():
@@ -69,16 +72,18 @@ def open_session(
 
 
 @contextlib.contextmanager
-def started_with(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+def started_with(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Settings for the queries that are started within: each keeps what the session has at that moment."""
-    before = {name: spark.conf.get(name) for name in settings}
+    before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
         for name, kept in before.items():
-            if kept is not None:
+            if kept is None:
+                spark.conf.unset(name)
+            else:
                 spark.conf.set(name, kept)
 
 

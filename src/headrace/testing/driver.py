@@ -7,8 +7,7 @@ import json
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -19,6 +18,7 @@ from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
+from headrace.engine.session import started_with
 from headrace.engine.sink_plan import sink_topics
 from headrace.errors import HeadraceError, RunError, TopicNotFoundError, closest
 from headrace.pipeline import Pipeline
@@ -219,7 +219,7 @@ class Driver:
             lowered = lower(log.records, plan, Control(_CONTROL, claims=True) if plan.stateful else None)
             name = f"driver_{id(self):x}_{number}"
             writer = lowered.records.writeStream.format("memory").queryName(name).outputMode("update")
-            with _settings(self._spark, _QUICK):
+            with started_with(self._spark, _QUICK):
                 running = writer.option("checkpointLocation", str(self._folder / str(number))).start()
             self._queries.append(_Query(plan, log, running))
 
@@ -269,22 +269,6 @@ def _scratch() -> str:
     folder = tempfile.mkdtemp(prefix="headrace-drivers-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-@contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """For the queries that start in the block; the session may be used for others too."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
 
 
 _session: SparkSession | None = None

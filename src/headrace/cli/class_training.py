@@ -1,6 +1,6 @@
 """A short run of everything, for the class archives of `headrace prepare`.
 
-    python -m headrace.demo.class_training [--broker ARCHIVE] [--session ARCHIVE]
+    python -m headrace.cli.class_training [--broker ARCHIVE] [--session ARCHIVE]
 
 A broker and a session work on a small pipeline, in a replay and in real time: their JVMs load what a run needs. Each
 writes the archive that is asked of it when it ends. A process of its own, because both JVMs must end, and Spark starts
