@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+
 from headrace.engine.control import is_control
 from headrace.engine.outputs import OBSERVED
+from headrace.engine.settings import Mode
+from headrace.kernel import doorway
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -146,36 +152,43 @@ def _lag(sources: list[dict[str, Any]]) -> int | None:
     return sum(behind)
 
 
-def spark_listener(
-    queries: Collection[str], mode: Callable[[], str], listener: Listener, raw: Callable[[dict[str, Any]], None]
-) -> StreamingQueryListener:
-    """Spark's listener that turns every progress of these queries into a record; `raw` gets it as Spark tells it.
+_REALTIME_AGE_MS = 1_000
+"""In real time a batch is told of when the next one is under way: nothing stands in the way of its start."""
 
-    A session tells every listener of all its queries, those of another run in it too.
-    """
-    from pyspark.sql.streaming.listener import (
-        QueryIdleEvent,
-        QueryProgressEvent,
-        QueryStartedEvent,
-        QueryTerminatedEvent,
-        StreamingQueryListener,
-    )
 
-    class ProgressListener(StreamingQueryListener):
-        def onQueryStarted(self, event: QueryStartedEvent) -> None:
-            pass
+class Telling:
+    """Tells of every batch of these queries, in a thread of its own: `raw` as Spark does, `listener` as a record."""
 
-        def onQueryProgress(self, event: QueryProgressEvent) -> None:
-            if event.progress.name not in queries:
-                return
-            progress = json.loads(event.progress.json)
-            raw(progress)
-            listener(from_spark(progress, mode()))
+    def __init__(
+        self,
+        spark: SparkSession,
+        queries: Collection[str],
+        mode: Callable[[], Mode],
+        listener: Listener,
+        raw: Callable[[dict[str, Any]], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._feed = doorway.ProgressFeed(spark, sorted(queries))
+        self._mode = mode
+        self._listener = listener
+        self._raw = raw
+        self._report = report
+        self._thread = threading.Thread(target=self._tell, name="headrace-progress", daemon=True)
+        self._thread.start()
 
-        def onQueryIdle(self, event: QueryIdleEvent) -> None:
-            pass
+    def close(self) -> None:
+        """Tell of what Spark has told, and end."""
+        self._feed.end()
+        self._thread.join()
 
-        def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-            pass
+    def _tell(self) -> None:
+        with suppress(Py4JError, OSError):  # the JVM ends
+            while (progress := self._feed.next(self._age())) is not None:
+                try:
+                    self._raw(progress)
+                    self._listener(from_spark(progress, self._mode().value))
+                except Exception as problem:  # noqa: BLE001 - whatever a listener does, the next batch is told of
+                    self._report(f"a listener failed at batch {progress['batchId']}: {problem}")
 
-    return ProgressListener()
+    def _age(self) -> int:
+        return _REALTIME_AGE_MS if self._mode() is Mode.REALTIME else 0

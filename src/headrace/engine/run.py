@@ -21,7 +21,7 @@ from headrace.engine.kafka_sink import kafka_sink
 from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.positions import PositionReport, read_offsets
-from headrace.engine.progress import Listener, Record, event, spark_listener
+from headrace.engine.progress import Listener, Record, Telling, event
 from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
@@ -78,7 +78,7 @@ class Run:
         self._verbose = verbose
         self._given = spark
         self._spark: SparkSession | None = None
-        self._spark_listener: Any = None
+        self._telling: Telling | None = None
         self._queries: list[tuple[QueryPlan, StreamingQuery]] = []
         self._stopping = threading.Event()
         self._checkpoint: Checkpoint | None = None
@@ -130,8 +130,9 @@ class Run:
             self._spark = self._given or self._open_session(slots, state_partitions)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
             queries = {plan.name for plan in self.plans} | {plan.name for plan in self._sinks.plans}
-            self._spark_listener = spark_listener(queries, lambda: self.phase.value, self._on_record, self._on_raw)
-            self._spark.streams.addListener(self._spark_listener)
+            self._telling = Telling(
+                self._spark, queries, lambda: self.phase, self._on_record, self._on_raw, self._report
+            )
             with self._explained():
                 self._start_queries()
                 if self.mode is not Mode.REPLAY:
@@ -171,9 +172,7 @@ class Run:
         self._queries = []
         if self._spark is not None:
             with live_jvm.unless_it_ends(self._spark):
-                if self._spark_listener is not None:
-                    self._spark.streams.removeListener(self._spark_listener)
-                    self._spark_listener = None
+                self._end_telling()
                 if self._given is None:
                     self._spark.stop()
             self._spark = None
@@ -287,11 +286,17 @@ class Run:
         for _, query in self._queries:
             query.stop()
         if self._spark is not None and (self._queries or self._sinks.plans):
-            # Spark tells of a batch some time after it is done; nobody hears of it once the listener is gone.
+            # Spark tells of a batch some time after it is done; "stopped" is the last that is told.
             self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+            self._end_telling()
         for plan, _ in self._queries:
             self._listener(event("stopped", plan.name, self.phase))
             self._close_producers(plan)
+
+    def _end_telling(self) -> None:
+        if self._telling is not None:
+            self._telling.close()
+            self._telling = None
 
     def _ends(self) -> bool:
         """Whether what runs now ends by itself, at the end of what is in the log."""

@@ -106,6 +106,23 @@ def _java_list(spark: SparkSession, items: Sequence[Any]) -> Any:
     return made
 
 
+class ProgressFeed:
+    """The progress of some queries as Spark's JSON."""
+
+    def __init__(self, spark: SparkSession, queries: Sequence[str]) -> None:
+        names = _java_list(spark, queries)
+        self._feed = _package(spark).ProgressFeed(spark._jsparkSession, names)
+
+    def next(self, age_ms: int) -> dict[str, Any] | None:
+        """Wait for the next one until it is so old; None after the last one."""
+        told: str | None = self._feed.next(age_ms)
+        return None if told is None else json.loads(told)
+
+    def end(self) -> None:
+        """No more after those that Spark has told already."""
+        self._feed.end()
+
+
 class MemoryLog:
     """Topics in memory, in place of a broker."""
 
