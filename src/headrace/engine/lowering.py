@@ -35,7 +35,12 @@ class Lowered:
 
 
 def lower(
-    records: DataFrame, query: QueryPlan, control: Control | None = None, contracts: Contracts | None = None
+    records: DataFrame,
+    query: QueryPlan,
+    control: Control | None = None,
+    contracts: Contracts | None = None,
+    *,
+    realtime: bool = False,
 ) -> Lowered:
     """From Kafka records (`source.read_records`) to Kafka records. `contracts` are needed if the query has any."""
     rows = to_rows(records, query, None if control is None else control.topic, contracts)
@@ -46,7 +51,7 @@ def lower(
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
     if stages:
-        rows = _operator(rows, query, stages, windowed, control)
+        rows = _operator(rows, query, stages, windowed, control, realtime)
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     made, outputs = to_records(rows, query, visible, contracts)
@@ -106,6 +111,7 @@ def _operator(
     stages: list[dict[str, Any]],
     windowed: dict[str, Column],
     control: Control | None,
+    realtime: bool,
 ) -> DataFrame:
     assert query.event_time is not None
     if control is not None and control.claims:
@@ -131,6 +137,7 @@ def _operator(
             "observed": OBSERVED if counts_in_operator(query) else None,
             "counted": {name: route.value for name, route in COUNTED.items()},
             "stages": stages,
+            "realtime": realtime,
         },
         windowed,
     )

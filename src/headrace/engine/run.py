@@ -246,7 +246,7 @@ class Run:
             intake = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
         topic = None if control is None else control.topic
         records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
-        lowered = lower(records, plan, control, self._contracts)
+        lowered = lower(records, plan, control, self._contracts, realtime=self.phase is Mode.REALTIME)
         self._checkpoint.check_types(plan, lowered.state_types)
         self._sinks.learn(lowered.outputs)
         self._streams.append(lowered.records)

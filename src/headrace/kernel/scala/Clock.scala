@@ -2,7 +2,6 @@ package org.apache.spark.sql.headrace
 
 import org.apache.spark.sql.Encoders
 import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Pmod}
-import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.statefulprocessor.ImplicitGroupingKeyTracker
 import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLConfig}
 
 /**
@@ -13,10 +12,10 @@ import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLCon
  */
 final class Clock(state: MapState[Array[Byte], Long]) {
   /** The current key wants attention at that time; the later of two notes replaces the earlier. */
-  def note(key: Array[Byte], time: Long): Unit = Clock.as(Clock.Key, key) { state.updateValue(key, time) }
+  def note(key: Array[Byte], time: Long): Unit = ForKey(Clock.Key, key) { state.updateValue(key, time) }
 
   /** Takes out the keys whose time has come, in the order of their times. */
-  def due(current: Array[Byte], now: Long): Seq[Array[Byte]] = Clock.as(Clock.Key, current) {
+  def due(current: Array[Byte], now: Long): Seq[Array[Byte]] = ForKey(Clock.Key, current) {
     val found = state.iterator().filter(_._2 <= now).toArray.sortBy(_._2)
     found.foreach(e => state.removeKey(e._1))
     found.map(_._1).toSeq
@@ -28,12 +27,6 @@ object Clock {
 
   def open(handle: StatefulProcessorHandle): Clock =
     new Clock(handle.getMapState[Array[Byte], Long]("clock", Encoders.BINARY, Encoders.scalaLong, TTLConfig.NONE))
-
-  /** Runs with the state of another key, then goes back to the current one. */
-  def as[T](key: Array[Byte], current: Array[Byte])(work: => T): T = {
-    ImplicitGroupingKeyTracker.setImplicitKey(key)
-    try work finally ImplicitGroupingKeyTracker.setImplicitKey(current)
-  }
 
   /** A key for each partition that Spark's hash partitioning sends there; no row's key has such a length. */
   def keys(partitions: Int): Seq[Array[Byte]] = {

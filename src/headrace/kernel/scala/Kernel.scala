@@ -53,7 +53,7 @@ object Kernel {
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
       schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
-    val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema)
+    val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema, spec.get("realtime").asBoolean)
     val outgoing = incoming
       .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, Encoders.product[Incoming])
       .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(Encoders.product[Outgoing])

@@ -2,6 +2,7 @@ package org.apache.spark.sql.headrace
 
 import scala.collection.mutable.ArrayBuffer
 
+import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types.StructType
@@ -24,15 +25,21 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - A control row ticks the clock: every key that waits for the time is attended to.
  * - Each other row goes through the stages in order until one of them sends it elsewhere. A stage that fails on a row sends that row to the
  *   dead letters; it never stops the partition.
+ * - In real time Spark takes the expired timers right after the first row of a batch. What is to be done then waits in a backlog, so that rows
+ *   are not kept waiting.
  */
-final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema: StructType)
+final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema: StructType, realtime: Boolean)
     extends StatefulProcessor[Array[Byte], Incoming, Outgoing] {
 
   @transient private var event: Event = _
   @transient private var results: GenericInternalRow = _
   @transient private var toUnsafe: UnsafeProjection = _
   @transient private var clock: Clock = _
+  @transient private var agenda: Agenda = _
   @transient private var out: Outgoings = _
+  @transient private var backlog: Backlog = _
+  @transient private var rowsCome: Boolean = _
+  @transient private var comesBack: Boolean = _
 
   require(stages.length <= Timers.Slots, s"an operator fuses at most ${Timers.Slots} stages")
 
@@ -44,13 +51,19 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     results = new GenericInternalRow(event.results)
     toUnsafe = UnsafeProjection.create(resultSchema)
     clock = if (stages.exists(_.usesClock)) Clock.open(getHandle) else null
+    agenda = if (taggedTimers) null else Agenda.open(getHandle)
     out = new Outgoings(clock)
-    stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i)) }
+    stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i, agenda)) }
+    backlog = new Backlog
+    rowsCome = false
+    comesBack = false
   }
 
   override def handleInputRows(key: Array[Byte], rows: Iterator[Incoming], timers: TimerValues): Iterator[Outgoing] = {
     val watermark = watermarkOf(timers)
     val ordered = inLogOrder(rows)
+    rowsCome = realtime
+    if (realtime) backlog.onRow()
     if (ordered.exists(isData)) {
       turnTo(key)
       stages.foreach(_.begin())
@@ -61,20 +74,50 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       if (view(in).getInt(layout.route) != Routes.Control) out.add(passThrough(in))
       else if (clock != null) tick(key, view(in).getLong(layout.timestamp), watermark)
     }
-    out.take()
+    if (backlog.isEmpty) out.take() else out.take() ++ worked(key, watermark)
   }
 
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
     val watermark = watermarkOf(timers)
-    turnTo(key)
-    val concerned = if (taggedTimers) Array(stages(Timers.stageOf(expired.getExpiryTimeInMs()))) else stages
-    concerned.foreach { stage =>
-      stage.begin()
-      stage.expire(watermark, out)
-      stage.end()
+    val time = expired.getExpiryTimeInMs()
+    if (taggedTimers) {
+      turnTo(key)
+      expire(stages(Timers.stageOf(time)), watermark)
+      out.take()
+    } else if (time == KeyedOperator.AtEnd) {
+      rowsCome = false
+      comesBack = false
+      everything(key, watermark)
+    } else {
+      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time, key) else Iterator.single(Due(key, None)))
+      if (rowsCome) { comeBackAtEnd(key); Iterator.empty } else everything(key, watermark)
     }
-    out.take()
   }
+
+  /** Spark looks for timers once more when all rows of a batch are done, from the first time on; after a row, only from where it was. */
+  private def comeBackAtEnd(current: Array[Byte]): Unit = if (!comesBack) {
+    ForKey(Agenda.Key, current) { getHandle.registerTimer(KeyedOperator.AtEnd) }
+    comesBack = true
+  }
+
+  private def worked(current: Array[Byte], watermark: Long): Iterator[Outgoing] = { backlog.spend(attend(_, current, watermark)); out.take() }
+
+  private def everything(current: Array[Byte], watermark: Long): Iterator[Outgoing] =
+    Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), current, watermark); out.take() }
+
+  private def attend(due: Due, current: Array[Byte], watermark: Long): Unit = {
+    ForKey(due.key, current) { turnTo(due.key); stages.foreach(expire(_, watermark)) }
+    agenda.done(due, current)
+  }
+
+  private def expire(stage: Stage, watermark: Long): Unit = {
+    stage.begin()
+    stage.expire(watermark, out)
+    stage.end()
+  }
+
+  override def close(): Unit =
+    if (backlog != null && !backlog.isEmpty && !TaskContext.get().isInterrupted()) throw new IllegalStateException("windows that are due were not attended to")
 
   /** Spark says zero while there is no watermark: events from before 1970 are not late then. */
   private def watermarkOf(timers: TimerValues): Long = {
@@ -82,10 +125,14 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     if (watermark == 0L) KeyedOperator.NoWatermark else watermark
   }
 
-  private def turnTo(key: Array[Byte]): Unit = { out.turnTo(key); stages.foreach(_.turnTo(key)) }
+  private def turnTo(key: Array[Byte]): Unit = {
+    out.turnTo(key)
+    if (agenda != null) agenda.turnTo(key)
+    stages.foreach(_.turnTo(key))
+  }
 
   private def tick(current: Array[Byte], now: Long, watermark: Long): Unit = clock.due(current, now).foreach { key =>
-    Clock.as(key, current) {
+    ForKey(key, current) {
       turnTo(key)
       stages.filter(_.usesClock).foreach { stage =>
         stage.begin()
@@ -150,4 +197,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
 object KeyedOperator {
   /** So far back that no event is behind it, and arithmetic on it does not overflow. */
   val NoWatermark: Long = Long.MinValue / 4
+
+  /** The time of a timer before all others. */
+  private val AtEnd = Long.MinValue
 }

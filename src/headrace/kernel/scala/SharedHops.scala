@@ -125,7 +125,7 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     if (index.timer <= now) index.setTimer(TimeTree.NoTimer)
     val due = index.nextDue
     if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due)
+      timers.registerExactly(due, shared = true)
       index.setTimer(due)
     }
   }

@@ -62,7 +62,7 @@ trait Stage extends Serializable {
  * The timers of one stage. All stages of an operator share Spark's one set of timers per key; a time is rounded up to the next multiple of
  * `Timers.Slots` milliseconds plus the stage's number, so that a timer tells whose it is and no other stage's state is read for it.
  */
-final class Timers(handle: StatefulProcessorHandle, stage: Int) {
+final class Timers(handle: StatefulProcessorHandle, stage: Int, agenda: Agenda) {
   /** Registers a timer at or soon after the time; gives the time that was registered. */
   def register(time: Long): Long = {
     val due = (Math.floorDiv(time, Timers.Slots) + 1) * Timers.Slots + stage
@@ -70,7 +70,8 @@ final class Timers(handle: StatefulProcessorHandle, stage: Int) {
     due
   }
 
-  def registerExactly(time: Long): Unit = handle.registerTimer(time)
+  /** At that very time. `shared` if many keys are likely to want the same one. */
+  def registerExactly(time: Long, shared: Boolean): Unit = if (shared) agenda.note(time) else handle.registerTimer(time)
 }
 
 object Timers {

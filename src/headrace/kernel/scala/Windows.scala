@@ -201,7 +201,7 @@ final class Windows(step: WindowStep) extends Stage {
     if (index.timer <= context.watermark) index.setTimer(TimeTree.NoTimer)
     val due = index.nextDue
     if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due)
+      timers.registerExactly(due, shared = !assigner.merges)
       index.setTimer(due)
     }
     if (usesClock) {
