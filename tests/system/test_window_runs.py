@@ -162,3 +162,30 @@ def test_real_time_gives_early_results_event_by_event(engine: Engine, topic: Top
         reader.close()
     assert [record.row["n"] for record in found] == [1, 2, 3, 4, 5]
     assert [record.row["row_kind"] for record in found] == ["+I", "+U", "+U", "+U", "+U"]
+
+
+@pytest.mark.parametrize("window", [hr.tumbling("1m"), hr.session("1m")], ids=["tumbling", "session"])
+def test_in_real_time_thousands_of_windows_that_end_keep_no_event_waiting(
+    engine: Engine, topic: Topic, tmp_path: Path, window: Any
+) -> None:
+    """The watermark moves at a checkpoint, past all of them: those that come in have their results first, and none is lost."""
+    name, source = fresh("crowd"), topic("crowd", partitions=1)
+    pipeline = hr.Pipeline(name)
+    events = pipeline.read(source, schema="k STRING, at TIMESTAMP").event_time("at", out_of_order="0s").key_by("k")
+    trigger = hr.after_watermark(early=hr.each())
+    events.window("crowd", window, n=F.count("*"), trigger=trigger).write(f"{name}-out")
+    crowd, late_comers = [f"c{i}" for i in range(4000)], [f"n{i}" for i in range(40)]
+    with engine.live(pipeline, Mode.REALTIME, tmp_path, interval_ms=10_000) as told:
+        reader = LogReader(engine.bootstrap, f"{name}-out")
+        produce(engine.bootstrap, source, [event(START + i % 1000, key=key) for i, key in enumerate(crowd)])
+        produce(engine.bootstrap, source, [event(START + HOUR)])
+        until_read(told, 4001)
+        produce(engine.bootstrap, source, [event(START + HOUR + 1, key=key) for key in late_comers])
+        found = reader.until(lambda records: len(records) >= 8041, "all results")
+        reader.close()
+    by_timing = {timing: [r for r in found if r.row["pane_timing"] == timing] for timing in ("early", "on_time")}
+    assert Counter(r.row["k"] for r in by_timing["early"]) == Counter([*crowd, *late_comers, "a"])
+    assert Counter(r.row["k"] for r in by_timing["on_time"]) == Counter(crowd)
+    assert {r.row["k"] for r in found[:4001]}.isdisjoint(late_comers)
+    last_of_new = max(i for i, r in enumerate(found) if r.row["k"] in late_comers)
+    assert last_of_new < 5000, "the new ones do not wait for the thousands"

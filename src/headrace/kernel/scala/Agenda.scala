@@ -28,10 +28,13 @@ final class Agenda(handle: StatefulProcessorHandle, state: MapState[Array[Byte],
     ForKey(Agenda.keyOf(time), current) { state.updateValue(key, true) }
   }
 
-  /** The keys that wait for that time, whose timer Spark takes away. They are read as they are asked for. */
+  /**
+   * The keys that wait for that time, whose timer Spark takes away. They are read as they are asked for, many at a time: Spark reads one
+   * ahead, into a row that it uses again for whatever else is read before the next one is taken.
+   */
   def waiting(time: Long, current: Array[Byte]): Iterator[Due] = {
     timed -= time
-    ForKey(Agenda.keyOf(time), current) { state.keys() }.map(Due(_, Some(time)))
+    ForKey(Agenda.keyOf(time), current) { state.keys() }.map(Due(_, Some(time))).grouped(Agenda.AtATime).flatten
   }
 
   /** It has had its attention. */
@@ -44,6 +47,7 @@ case class Due(key: Array[Byte], noted: Option[Long])
 
 object Agenda {
   val Key: Array[Byte] = "agenda".getBytes
+  private val AtATime = 256
 
   private def keyOf(time: Long): Array[Byte] = ByteBuffer.allocate(Key.length + 8).put(Key).putLong(time).array
 
