@@ -19,7 +19,7 @@ from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 
-WARM_UP_SECONDS = 150
+WARM_UP_SECONDS = 300
 
 
 def percentile(ordered: list[float], share: float) -> float:
@@ -97,7 +97,7 @@ def measure(bench: str, target: str, output: str, having: bytes = b"") -> None:
     """Run a pipeline over `transactions` in real time, and print the latency of the records of one output."""
     options = argparse.ArgumentParser()
     options.add_argument("--rate", type=float, default=500.0)
-    options.add_argument("--seconds", type=float, default=120.0, help="measured, after the warm-up; spans checkpoints")
+    options.add_argument("--seconds", type=float, default=180.0, help="measured, after the warm-up; spans checkpoints")
     arguments = options.parse_args()
     with broker() as (bootstrap, folder):
         floor = bare_round_trip(bootstrap, arguments.rate, 10)

@@ -168,7 +168,7 @@ def test_real_time_gives_early_results_event_by_event(engine: Engine, topic: Top
 def test_in_real_time_thousands_of_windows_that_end_keep_no_event_waiting(
     engine: Engine, topic: Topic, tmp_path: Path, window: Any
 ) -> None:
-    """The watermark moves at a checkpoint, past all of them: those that come in have their results first, and none is lost."""
+    """The watermark moves at a checkpoint, past all of them: who comes in has a result first, and none is lost."""
     name, source = fresh("crowd"), topic("crowd", partitions=1)
     pipeline = hr.Pipeline(name)
     events = pipeline.read(source, schema="k STRING, at TIMESTAMP").event_time("at", out_of_order="0s").key_by("k")

@@ -4,7 +4,6 @@ import java.nio.ByteBuffer
 
 import scala.collection.mutable
 
-import org.apache.spark.sql.Encoders
 import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLConfig}
 
 /**
@@ -52,5 +51,5 @@ object Agenda {
   private def keyOf(time: Long): Array[Byte] = ByteBuffer.allocate(Key.length + 8).put(Key).putLong(time).array
 
   def open(handle: StatefulProcessorHandle): Agenda =
-    new Agenda(handle, handle.getMapState[Array[Byte], Boolean]("agenda", Encoders.BINARY, Encoders.scalaBoolean, TTLConfig.NONE))
+    new Agenda(handle, handle.getMapState[Array[Byte], Boolean]("agenda", StateEncoders.Bytes, StateEncoders.Boolean, TTLConfig.NONE))
 }

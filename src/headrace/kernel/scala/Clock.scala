@@ -1,6 +1,5 @@
 package org.apache.spark.sql.headrace
 
-import org.apache.spark.sql.Encoders
 import org.apache.spark.sql.catalyst.expressions.{Literal, Murmur3Hash, Pmod}
 import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLConfig}
 
@@ -26,7 +25,7 @@ object Clock {
   private val Key: Array[Byte] = "clock".getBytes
 
   def open(handle: StatefulProcessorHandle): Clock =
-    new Clock(handle.getMapState[Array[Byte], Long]("clock", Encoders.BINARY, Encoders.scalaLong, TTLConfig.NONE))
+    new Clock(handle.getMapState[Array[Byte], Long]("clock", StateEncoders.Bytes, StateEncoders.Long, TTLConfig.NONE))
 
   /** A key for each partition that Spark's hash partitioning sends there; no row's key has such a length. */
   def keys(partitions: Int): Seq[Array[Byte]] = {

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.headrace
 
-import org.apache.spark.sql.Encoders
 import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLConfig}
 
 /** Nodes in Spark's map state, under the key that the operator is working on. */
@@ -13,5 +12,5 @@ final class MapNodeStore(state: MapState[Long, Array[Byte]]) extends NodeStore {
 
 object MapNodeStore {
   def open(handle: StatefulProcessorHandle, name: String): MapNodeStore =
-    new MapNodeStore(handle.getMapState[Long, Array[Byte]](name, Encoders.scalaLong, Encoders.BINARY, TTLConfig.NONE))
+    new MapNodeStore(handle.getMapState[Long, Array[Byte]](name, StateEncoders.Long, StateEncoders.Bytes, TTLConfig.NONE))
 }
