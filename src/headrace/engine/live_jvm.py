@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,23 +20,6 @@ def heap(spark: SparkSession) -> tuple[int, int] | None:
         return int(runtime.totalMemory() - runtime.freeMemory()), int(runtime.maxMemory())
     except (Py4JError, OSError, AttributeError, TypeError):
         return None
-
-
-_COMPILERS = ("C1 Compiler", "C2 Compiler")
-_GIVING_WAY = 10
-"""By how much: a tenth of a core if there is none to spare, so that a job at its limit gets its code compiled too."""
-
-
-def let_compilers_give_way(spark: SparkSession) -> None:
-    """From here on what the JVM has to do goes before compiling its code, where the system can tell threads apart."""
-    if sys.platform != "linux":
-        return
-    jvm: Any = spark._jvm
-    tasks = Path("/proc", str(jvm.java.lang.ProcessHandle.current().pid()), "task")
-    for name in tasks.glob("*/comm"):
-        with contextlib.suppress(OSError):  # a thread that ended meanwhile, a system that does not permit it
-            if name.read_text().startswith(_COMPILERS):
-                os.setpriority(os.PRIO_PROCESS, int(name.parent.name), _GIVING_WAY)
 
 
 def ends(spark: SparkSession) -> bool:

@@ -3,8 +3,6 @@
 At each checkpoint of real time Spark plans the next batch, and nothing is read meanwhile. A JVM that has planned only a
 few times is slow at it; at one boundary a minute it takes ten minutes until it is quick. So it practises beside the
 first batch, with pauses, on the plan that it will meet: the first boundaries then cost what all later ones do.
-
-Whatever is left to compile then is met at the boundaries, when both cores have enough to do: it can wait until after.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from headrace.engine import live_jvm
 from headrace.engine.settings import REALTIME
 from headrace.kernel import doorway
 
@@ -31,14 +28,10 @@ _SHARE = 0.2
 
 
 class Rehearsal:
-    """Plans some streams again and again in a thread of its own, until it has done so often enough or is closed.
+    """Plans some streams again and again in a thread of its own, until it has done so often enough or is closed."""
 
-    In a JVM that is the run's own (`own_jvm`), the compilers give way from then on.
-    """
-
-    def __init__(self, streams: list[DataFrame], *, own_jvm: bool) -> None:
+    def __init__(self, streams: list[DataFrame]) -> None:
         self._streams = streams
-        self._own_jvm = own_jvm
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._practise, name="headrace-rehearsal", daemon=True)
 
@@ -62,5 +55,3 @@ class Rehearsal:
                 plan()
                 if self._closed.wait((time.monotonic() - began) * (1 - _SHARE) / _SHARE):
                     return
-            if self._own_jvm:
-                live_jvm.let_compilers_give_way(self._streams[0].sparkSession)

@@ -230,7 +230,7 @@ class Run:
             self._listener(event("started", plan.name, self.phase))
             self._report(f"running {plan.name} in {self.phase.value} mode")
         if self.phase is Mode.REALTIME:
-            self._rehearsal = Rehearsal(self._streams, own_jvm=self._given is None)
+            self._rehearsal = Rehearsal(self._streams)
             self._rehearsal.start()
 
     def _start_query(self, plan: QueryPlan) -> StreamingQuery:

@@ -14,8 +14,8 @@ from pathlib import Path
 from headrace.jvm.java import Java
 from headrace.paths import cache_dir
 
-_MOST_KEPT = 6
-"""Of some hundred megabytes each: those of two sets of jars, and of some that came before."""
+_MOST_KEPT = 3
+"""Of each name, of up to two hundred megabytes each: those of two sets of jars, and of one that came before."""
 
 
 def archive_of(name: str, java: Java, jars: Iterable[Path]) -> Path:
@@ -58,7 +58,12 @@ _QUIET = "-Xlog:cds*=off"
 
 
 def forget_old() -> None:
-    """Removes all but the newest archives."""
+    """Removes all but the newest archives of each name."""
     found = sorted((cache_dir() / "classes").glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in found[_MOST_KEPT:]:
-        old.unlink(missing_ok=True)
+    for name in {_name(path) for path in found}:
+        for old in [path for path in found if _name(path) == name][_MOST_KEPT:]:
+            old.unlink(missing_ok=True)
+
+
+def _name(archive: Path) -> str:
+    return archive.name.rpartition("-")[0]

@@ -47,8 +47,8 @@ object Backlog {
   /** Rows that stand in line follow each other as quickly: no time of this length is idle. */
   private val GapNanos = 1000L * 1000
   /** One part in so many of the idle time, and of all time. */
-  private val IdleShare = 3
+  private val IdleShare = 4
   private val BusyShare = 20
   /** Between two rows, at most. */
-  private val MostNanos = 25L * 1000 * 1000
+  private val MostNanos = 5L * 1000 * 1000
 }
