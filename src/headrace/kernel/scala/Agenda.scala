@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLCon
 
 /**
  * Which keys of a partition wait for the watermark to reach which time: one timer of Spark's for each time, not for each key. Windows of many
- * keys end at the same time; for a timer Spark keeps two rows, reads each before it writes it, and in real time takes all timers that have
+ * keys end at the same time, and what is only cleared away can wait for a time that others wait for; for a timer Spark keeps two rows, reads each before it writes it, and in real time takes all timers that have
  * expired before the next row has its turn.
  *
  * The notes lie in the partition's own state store, under keys that no row can have.
@@ -33,16 +33,16 @@ final class Agenda(handle: StatefulProcessorHandle, state: MapState[Array[Byte],
    */
   def waiting(time: Long, current: Array[Byte]): Iterator[Due] = {
     timed -= time
-    ForKey(Agenda.keyOf(time), current) { state.keys() }.map(Due(_, Some(time))).grouped(Agenda.AtATime).flatten
+    ForKey(Agenda.keyOf(time), current) { state.keys() }.map(Due(_, time, noted = true)).grouped(Agenda.AtATime).flatten
   }
 
   /** It has had its attention. */
   def done(due: Due, current: Array[Byte]): Unit =
-    due.noted.foreach(time => ForKey(Agenda.keyOf(time), current) { state.removeKey(due.key) })
+    if (due.noted) ForKey(Agenda.keyOf(due.time), current) { state.removeKey(due.key) }
 }
 
-/** A key that wants attention, and the time under which it stands in the agenda; none if it had a timer of its own. */
-case class Due(key: Array[Byte], noted: Option[Long])
+/** A key that wants attention, since when, and whether it stands in the agenda; otherwise it had a timer of its own. */
+case class Due(key: Array[Byte], time: Long, noted: Boolean)
 
 object Agenda {
   val Key: Array[Byte] = "agenda".getBytes

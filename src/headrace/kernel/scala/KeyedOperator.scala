@@ -51,7 +51,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     results = new GenericInternalRow(event.results)
     toUnsafe = UnsafeProjection.create(resultSchema)
     clock = if (stages.exists(_.usesClock)) Clock.open(getHandle) else null
-    agenda = if (taggedTimers) null else Agenda.open(getHandle)
+    agenda = Agenda.open(getHandle)
     out = new Outgoings(clock)
     stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i, agenda)) }
     backlog = new Backlog
@@ -80,16 +80,12 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
     val watermark = watermarkOf(timers)
     val time = expired.getExpiryTimeInMs()
-    if (taggedTimers) {
-      turnTo(key)
-      expire(stages(Timers.stageOf(time)), watermark)
-      out.take()
-    } else if (time == KeyedOperator.AtEnd) {
+    if (time == KeyedOperator.AtEnd) {
       rowsCome = false
       comesBack = false
       everything(key, watermark)
     } else {
-      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time, key) else Iterator.single(Due(key, None)))
+      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time, key) else Iterator.single(Due(key, time, noted = false)))
       if (rowsCome) { comeBackAtEnd(key); Iterator.empty } else everything(key, watermark)
     }
   }
@@ -106,7 +102,10 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), current, watermark); out.take() }
 
   private def attend(due: Due, current: Array[Byte], watermark: Long): Unit = {
-    ForKey(due.key, current) { turnTo(due.key); stages.foreach(expire(_, watermark)) }
+    ForKey(due.key, current) {
+      turnTo(due.key)
+      if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
+    }
     agenda.done(due, current)
   }
 
@@ -117,7 +116,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   }
 
   override def close(): Unit =
-    if (backlog != null && !backlog.isEmpty && !TaskContext.get().isInterrupted()) throw new IllegalStateException("windows that are due were not attended to")
+    if (backlog != null && !backlog.isEmpty && !TaskContext.get().isInterrupted()) throw new IllegalStateException("keys that are due were not attended to")
 
   /** Spark says zero while there is no watermark: events from before 1970 are not late then. */
   private def watermarkOf(timers: TimerValues): Long = {
@@ -127,7 +126,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
 
   private def turnTo(key: Array[Byte]): Unit = {
     out.turnTo(key)
-    if (agenda != null) agenda.turnTo(key)
+    agenda.turnTo(key)
     stages.foreach(_.turnTo(key))
   }
 

@@ -59,14 +59,14 @@ trait Stage extends Serializable {
 }
 
 /**
- * The timers of one stage. All stages of an operator share Spark's one set of timers per key; a time is rounded up to the next multiple of
- * `Timers.Slots` milliseconds plus the stage's number, so that a timer tells whose it is and no other stage's state is read for it.
+ * The timers of one stage. All stages of an operator share one agenda; a time is rounded up to the next multiple of `Timers.GridMs` milliseconds,
+ * so that many keys share it, plus the stage's number, so that it tells whose it is and no other stage's state is read for it.
  */
 final class Timers(handle: StatefulProcessorHandle, stage: Int, agenda: Agenda) {
   /** Registers a timer at or soon after the time; gives the time that was registered. */
   def register(time: Long): Long = {
-    val due = (Math.floorDiv(time, Timers.Slots) + 1) * Timers.Slots + stage
-    handle.registerTimer(due)
+    val due = (Math.floorDiv(time, Timers.GridMs) + 1) * Timers.GridMs + stage
+    agenda.note(due)
     due
   }
 
@@ -76,5 +76,7 @@ final class Timers(handle: StatefulProcessorHandle, stage: Int, agenda: Agenda) 
 
 object Timers {
   val Slots = 16L
+  /** A multiple of it. What is cleared away a second later costs nothing; a time for each key costs a tenth of a replay. */
+  private val GridMs = 64 * Slots
   def stageOf(expiry: Long): Int = Math.floorMod(expiry, Slots).toInt
 }
