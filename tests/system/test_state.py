@@ -19,6 +19,8 @@ from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
 HOT_EVENTS = 20_000
+OF_ONE_KEY = 6
+"""A set of ids and a tree, and for each the time it is due with the key that waits for it."""
 
 
 def hot_key(name: str, source: str) -> tuple[hr.Pipeline, dict[str, Any]]:
@@ -110,7 +112,7 @@ def test_the_state_of_silent_keys_expires_in_replay(engine: Engine, topic: Topic
     assert max(batch.state_rows for batch in busy) >= 300, "a set of ids and a tree for each of 150 keys"
     produce(engine.bootstrap, source, burst(3600, 1, "other"))
     quiet = engine.replay(pipeline, tmp_path)
-    assert quiet[-1].state_rows <= 4, "those of the one key that spoke last"
+    assert quiet[-1].state_rows <= OF_ONE_KEY, "those of the one key that spoke last"
     # And the keys that fell silent begin anew.
     produce(engine.bootstrap, source, burst(3700, 150, "silent"))
     engine.replay(pipeline, tmp_path)
@@ -127,5 +129,5 @@ def test_the_state_of_silent_keys_expires_in_real_time(engine: Engine, topic: To
         reader.until(lambda records: len(records) == 300, "the events")
         told.until(lambda told: any(batch.state_rows >= 300 for batch in told.batches), "state to be there")
         produce(engine.bootstrap, source, burst(3600, 1, "other"))
-        told.until(lambda told: told.batches[-1].state_rows <= 4, "state to be gone")
+        told.until(lambda told: told.batches[-1].state_rows <= OF_ONE_KEY, "state to be gone")
         reader.close()

@@ -189,3 +189,27 @@ def test_in_real_time_thousands_of_windows_that_end_keep_no_event_waiting(
     assert {r.row["k"] for r in found[:4001]}.isdisjoint(late_comers)
     last_of_new = max(i for i, r in enumerate(found) if r.row["k"] in late_comers)
     assert last_of_new < 5000, "the new ones do not wait for the thousands"
+
+
+def test_in_real_time_a_window_that_opens_behind_the_watermark_still_closes(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    """Its end has passed when it opens, in the middle of a batch: attended to at the end of that, when nothing else is."""
+    name, source = fresh("behind"), topic("behind", partitions=1)
+    both = hr.all_of(hr.after_watermark(), hr.after_count(5))
+    pipeline = per_minute(name, source, {}, trigger=both, allowed_lateness="30m")
+    with engine.live(pipeline, Mode.REALTIME, tmp_path) as told:
+        reader = LogReader(engine.bootstrap, f"{name}-out")
+        produce(engine.bootstrap, source, [event(START + HOUR)])
+        until_read(told, 1)
+        behind = START + HOUR - 10 * MINUTE
+        produce(engine.bootstrap, source, [event(START + HOUR), event(START + HOUR), event(behind), event(behind)])
+        until_read(told, 5)
+        produce(engine.bootstrap, source, [event(START + 3 * HOUR)])
+        until_read(told, 6)
+        found = reader.until(lambda records: len(records) >= 2, "what was never told, when the lateness is over")
+        reader.close()
+    assert {(record.row["window_start"], record.row["n"]) for record in found} == {
+        (timestamp(behind), 2),
+        (timestamp(START + HOUR), 3),
+    }

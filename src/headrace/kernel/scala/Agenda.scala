@@ -15,30 +15,34 @@ import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLCon
  */
 final class Agenda(handle: StatefulProcessorHandle, state: MapState[Array[Byte], Boolean]) {
   private var current: Array[Byte] = _
-  /** The times that have a timer. */
-  private lazy val timed: mutable.Set[Long] = ForKey(Agenda.Key, current) { mutable.HashSet.from(handle.listTimers()) }
+  /** Times that are known to have a timer. */
+  private val timed = mutable.HashSet.empty[Long]
 
   def turnTo(key: Array[Byte]): Unit = current = key
 
   /** The current key wants attention when the watermark has reached that time. */
-  def note(time: Long): Unit = {
-    if (!timed(time)) { ForKey(Agenda.Key, current) { handle.registerTimer(time) }; timed += time }
-    val key = current
-    ForKey(Agenda.keyOf(time), current) { state.updateValue(key, true) }
+  def note(time: Long): Unit = ForKey(Agenda.keyOf(time)) {
+    // Spark complains of a timer that is there already: a mark among the keys says so.
+    if (timed.add(time) && !state.containsKey(Agenda.Mark)) {
+      state.updateValue(Agenda.Mark, true)
+      ForKey(Agenda.Key) { handle.registerTimer(time) }
+    }
+    state.updateValue(current, true)
   }
 
   /**
    * The keys that wait for that time, whose timer Spark takes away. They are read as they are asked for, many at a time: Spark reads one
    * ahead, into a row that it uses again for whatever else is read before the next one is taken.
    */
-  def waiting(time: Long, current: Array[Byte]): Iterator[Due] = {
+  def waiting(time: Long): Iterator[Due] = {
+    val notes = Agenda.keyOf(time)
     timed -= time
-    ForKey(Agenda.keyOf(time), current) { state.keys() }.map(Due(_, time, noted = true)).grouped(Agenda.AtATime).flatten
+    ForKey(notes) { state.removeKey(Agenda.Mark) }
+    Iterator.single(notes).flatMap(ForKey(_) { state.keys() }).map(Due(_, time, noted = true)).grouped(Agenda.AtATime).flatten
   }
 
   /** It has had its attention. */
-  def done(due: Due, current: Array[Byte]): Unit =
-    if (due.noted) ForKey(Agenda.keyOf(due.time), current) { state.removeKey(due.key) }
+  def done(due: Due): Unit = if (due.noted) ForKey(Agenda.keyOf(due.time)) { state.removeKey(due.key) }
 }
 
 /** A key that wants attention, since when, and whether it stands in the agenda; otherwise it had a timer of its own. */
@@ -46,6 +50,8 @@ case class Due(key: Array[Byte], time: Long, noted: Boolean)
 
 object Agenda {
   val Key: Array[Byte] = "agenda".getBytes
+  /** No row's key is empty. */
+  private val Mark = Array.emptyByteArray
   private val AtATime = 256
 
   private def keyOf(time: Long): Array[Byte] = ByteBuffer.allocate(Key.length + 8).put(Key).putLong(time).array

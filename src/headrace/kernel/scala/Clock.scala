@@ -11,10 +11,10 @@ import org.apache.spark.sql.streaming.{MapState, StatefulProcessorHandle, TTLCon
  */
 final class Clock(state: MapState[Array[Byte], Long]) {
   /** The current key wants attention at that time; the later of two notes replaces the earlier. */
-  def note(key: Array[Byte], time: Long): Unit = ForKey(Clock.Key, key) { state.updateValue(key, time) }
+  def note(key: Array[Byte], time: Long): Unit = ForKey(Clock.Key) { state.updateValue(key, time) }
 
   /** Takes out the keys whose time has come, in the order of their times. */
-  def due(current: Array[Byte], now: Long): Seq[Array[Byte]] = ForKey(Clock.Key, current) {
+  def due(now: Long): Seq[Array[Byte]] = ForKey(Clock.Key) {
     val found = state.iterator().filter(_._2 <= now).toArray.sortBy(_._2)
     found.foreach(e => state.removeKey(e._1))
     found.map(_._1).toSeq

@@ -62,8 +62,12 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   override def handleInputRows(key: Array[Byte], rows: Iterator[Incoming], timers: TimerValues): Iterator[Outgoing] = {
     val watermark = watermarkOf(timers)
     val ordered = inLogOrder(rows)
-    rowsCome = realtime
-    if (realtime) backlog.onRow()
+    if (realtime) {
+      // Not at the first row: the scan after it begins at the first time too.
+      if (rowsCome) comeBackAtEnd()
+      rowsCome = true
+      backlog.onRow()
+    }
     if (ordered.exists(isData)) {
       turnTo(key)
       stages.foreach(_.begin())
@@ -72,9 +76,9 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       stages.foreach(_.end())
     } else ordered.foreach { in =>
       if (view(in).getInt(layout.route) != Routes.Control) out.add(passThrough(in))
-      else if (clock != null) tick(key, view(in).getLong(layout.timestamp), watermark)
+      else if (clock != null) tick(view(in).getLong(layout.timestamp), watermark)
     }
-    if (backlog.isEmpty) out.take() else out.take() ++ worked(key, watermark)
+    if (backlog.isEmpty) out.take() else out.take() ++ worked(watermark)
   }
 
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
@@ -83,30 +87,30 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     if (time == KeyedOperator.AtEnd) {
       rowsCome = false
       comesBack = false
-      everything(key, watermark)
+      everything(watermark)
     } else {
-      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time, key) else Iterator.single(Due(key, time, noted = false)))
-      if (rowsCome) { comeBackAtEnd(key); Iterator.empty } else everything(key, watermark)
+      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time) else Iterator.single(Due(key, time, noted = false)))
+      if (rowsCome) { comeBackAtEnd(); Iterator.empty } else everything(watermark)
     }
   }
 
   /** Spark looks for timers once more when all rows of a batch are done, from the first time on; after a row, only from where it was. */
-  private def comeBackAtEnd(current: Array[Byte]): Unit = if (!comesBack) {
-    ForKey(Agenda.Key, current) { getHandle.registerTimer(KeyedOperator.AtEnd) }
+  private def comeBackAtEnd(): Unit = if (!comesBack) {
+    ForKey(Agenda.Key) { getHandle.registerTimer(KeyedOperator.AtEnd) }
     comesBack = true
   }
 
-  private def worked(current: Array[Byte], watermark: Long): Iterator[Outgoing] = { backlog.spend(attend(_, current, watermark)); out.take() }
+  private def worked(watermark: Long): Iterator[Outgoing] = { backlog.spend(attend(_, watermark)); out.take() }
 
-  private def everything(current: Array[Byte], watermark: Long): Iterator[Outgoing] =
-    Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), current, watermark); out.take() }
+  private def everything(watermark: Long): Iterator[Outgoing] =
+    Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), watermark); out.take() }
 
-  private def attend(due: Due, current: Array[Byte], watermark: Long): Unit = {
-    ForKey(due.key, current) {
+  private def attend(due: Due, watermark: Long): Unit = {
+    ForKey(due.key) {
       turnTo(due.key)
       if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
     }
-    agenda.done(due, current)
+    agenda.done(due)
   }
 
   private def expire(stage: Stage, watermark: Long): Unit = {
@@ -130,8 +134,8 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     stages.foreach(_.turnTo(key))
   }
 
-  private def tick(current: Array[Byte], now: Long, watermark: Long): Unit = clock.due(current, now).foreach { key =>
-    ForKey(key, current) {
+  private def tick(now: Long, watermark: Long): Unit = clock.due(now).foreach { key =>
+    ForKey(key) {
       turnTo(key)
       stages.filter(_.usesClock).foreach { stage =>
         stage.begin()
