@@ -63,9 +63,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     val watermark = watermarkOf(timers)
     val ordered = inLogOrder(rows)
     if (realtime) {
-      // Not at the first row: the scan after it begins at the first time too.
-      if (rowsCome) comeBackAtEnd()
-      rowsCome = true
+      if (!rowsCome) { rowsCome = true; comeBackAt(KeyedOperator.AfterFirstRow) }
       backlog.onRow()
     }
     if (ordered.exists(isData)) {
@@ -78,39 +76,39 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       if (view(in).getInt(layout.route) != Routes.Control) out.add(passThrough(in))
       else if (clock != null) tick(view(in).getLong(layout.timestamp), watermark)
     }
+    if (!realtime && !comesBack && !agenda.isSaved) { comesBack = true; comeBackAt(KeyedOperator.AtEnd) }
     if (backlog.isEmpty) out.take() else out.take() ++ worked(watermark)
   }
 
   override def handleExpiredTimer(key: Array[Byte], timers: TimerValues, expired: ExpiredTimerInfo): Iterator[Outgoing] = {
     val watermark = watermarkOf(timers)
     val time = expired.getExpiryTimeInMs()
-    if (time == KeyedOperator.AtEnd) {
-      rowsCome = false
-      comesBack = false
-      everything(watermark)
-    } else {
-      backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time) else Iterator.single(Due(key, time, noted = false)))
-      if (rowsCome) { comeBackAtEnd(); Iterator.empty } else everything(watermark)
+    if (time == KeyedOperator.AfterFirstRow) { comeBackAt(KeyedOperator.AtEnd); Iterator.empty }
+    else {
+      if (time == KeyedOperator.AtEnd) rowsCome = false
+      else backlog.add(if (java.util.Arrays.equals(key, Agenda.Key)) agenda.waiting(time) else Iterator.single(Due(key, time)))
+      if (rowsCome) Iterator.empty else everything(watermark)
     }
   }
 
-  /** Spark looks for timers once more when all rows of a batch are done, from the first time on; after a row, only from where it was. */
-  private def comeBackAtEnd(): Unit = if (!comesBack) {
-    ForKey(Agenda.Key) { getHandle.registerTimer(KeyedOperator.AtEnd) }
-    comesBack = true
-  }
+  /**
+   * Spark looks for timers when all rows of a batch are done, from the first time on: one that is before all others says so. In real time it
+   * looks after every row too, but only after the first of them from the first time on.
+   */
+  private def comeBackAt(time: Long): Unit = ForKey(Agenda.Key) { getHandle.registerTimer(time) }
 
   private def worked(watermark: Long): Iterator[Outgoing] = { backlog.spend(attend(_, watermark)); out.take() }
 
+  /** Leaves nothing in the backlog and no note unsaved. */
   private def everything(watermark: Long): Iterator[Outgoing] =
+    allDue(watermark) ++ { backlog.add(agenda.unsavedUntil(watermark)); allDue(watermark) } ++ { agenda.save(); Iterator.empty }
+
+  private def allDue(watermark: Long): Iterator[Outgoing] =
     Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), watermark); out.take() }
 
-  private def attend(due: Due, watermark: Long): Unit = {
-    ForKey(due.key) {
-      turnTo(due.key)
-      if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
-    }
-    agenda.done(due)
+  private def attend(due: Due, watermark: Long): Unit = ForKey(due.key) {
+    turnTo(due.key)
+    if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
   }
 
   private def expire(stage: Stage, watermark: Long): Unit = {
@@ -120,7 +118,8 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   }
 
   override def close(): Unit =
-    if (backlog != null && !backlog.isEmpty && !TaskContext.get().isInterrupted()) throw new IllegalStateException("keys that are due were not attended to")
+    if (backlog != null && !(backlog.isEmpty && agenda.isSaved) && !TaskContext.get().isInterrupted())
+      throw new IllegalStateException("keys that are due were not attended to")
 
   /** Spark says zero while there is no watermark: events from before 1970 are not late then. */
   private def watermarkOf(timers: TimerValues): Long = {
@@ -201,6 +200,7 @@ object KeyedOperator {
   /** So far back that no event is behind it, and arithmetic on it does not overflow. */
   val NoWatermark: Long = Long.MinValue / 4
 
-  /** The time of a timer before all others. */
+  /** Times before all others. */
   private val AtEnd = Long.MinValue
+  private val AfterFirstRow = Long.MinValue + 1
 }

@@ -12,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 object StateEncoders {
   val Bytes: Encoder[Array[Byte]] = new ResolvedOnce(encoderFor(Encoders.BINARY))
   val Long: Encoder[Long] = new ResolvedOnce(encoderFor(Encoders.scalaLong))
-  val Boolean: Encoder[Boolean] = new ResolvedOnce(encoderFor(Encoders.scalaBoolean))
 
   private final class ResolvedOnce[T](of: ExpressionEncoder[T]) extends ExpressionEncoder[T](of.encoder, of.objSerializer, of.objDeserializer) {
     private lazy val resolved = of.resolveAndBind()
