@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from headrace.engine import hidden
+from headrace.engine import hidden, sql
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
@@ -19,7 +20,6 @@ from headrace.pipeline.windows import WindowKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
     from headrace.engine.contracts import Contracts
 
@@ -48,9 +48,8 @@ class _WideRow:
     def __init__(self, df: DataFrame, visible: dict[Route, list[str]], results: dict[str, str] | None) -> None:
         names = [c for c in df.columns if not c.startswith("__hr_")]
         inner = {c: f"__hr_c{i}" for i, c in enumerate(names)}
-        self.df = df.select(
-            *(F.col(f"`{c}`").alias(inner[c]) for c in names), *(c for c in df.columns if c.startswith("__hr_"))
-        )
+        renamed = (f"{sql.name(c)} AS {inner[c]}" for c in names)
+        self.df = df.selectExpr(*renamed, *(c for c in df.columns if c.startswith("__hr_")))
         self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
         if results is not None:
             self._visible[Route.RESULT] = results
@@ -87,7 +86,7 @@ class _WideRow:
         """The payloads of a branch under its contract, in a column of their own: they are computed once."""
         assert contracts is not None
         assert branch.write is not None
-        row = F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items()))
+        row = F.expr(sql.struct(scope.columns))
         name = f"__hr_e{self._made}"
         self._made += 1
         encoded = contracts.encode(self.df, row, branch.write)
@@ -96,8 +95,7 @@ class _WideRow:
 
     def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
         spark = self.df.sparkSession
-        inner = self.df.columns
-        exposed = self.df.select(*inner, *(F.col(i).alias(name) for name, i in scope.columns.items()))
+        exposed = self.df.selectExpr("*", *(f"{inner} AS {sql.name(name)}" for name, inner in scope.columns.items()))
         # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where`
         # took out.
         here = alive(scope, route)
@@ -105,9 +103,8 @@ class _WideRow:
         for name in values:
             made[name] = f"__hr_v{self._made}"
             self._made += 1
-        self.df = exposed.select(
-            *inner, *(F.when(here, doorway.column(spark, value)).alias(made[name]) for name, value in values.items())
-        )
+        values_here = {made[name]: F.when(here, doorway.column(spark, value)) for name, value in values.items()}
+        self.df = exposed.withColumns(values_here).drop(*scope.columns)
         return made
 
 
@@ -153,11 +150,13 @@ def to_records(
     for i in range(max(len(branches) for branches in per_route.values())):
         cases = [branches[i] for branches in per_route.values() if i < len(branches)]
         slots.append([_choose([(condition, record[field]) for condition, record in cases]) for field in range(4)])
-    outputs = {
-        branch.topic: counted.select(*(F.col(inner).alias(name) for name, inner in scope.columns.items())).schema
-        for branch, scope in scopes
-    }
+    outputs = {branch.topic: _written(counted.schema, scope) for branch, scope in scopes}
     return doorway.expand(counted, slots), outputs
+
+
+def _written(wide: StructType, scope: _Scope) -> StructType:
+    fields = ((name, wide[inner]) for name, inner in scope.columns.items())
+    return StructType([StructField(name, field.dataType, field.nullable) for name, field in fields])
 
 
 def _choose(cases: list[tuple[Column, Column]]) -> Column:
@@ -171,48 +170,51 @@ def _choose(cases: list[tuple[Column, Column]]) -> Column:
 
 def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[Column, ...]:
     """Topic, key, value and headers of the branch's record."""
-    row = doorway.to_json(df, F.struct(*(F.col(inner).alias(name) for name, inner in scope.columns.items())))
+    row = doorway.to_json(df, F.expr(sql.struct(scope.columns)))
     if branch.route is Route.DEAD_LETTER:
         # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
-        empty = F.coalesce(F.col(hidden.INTAKE_REASON) == hidden.NO_PAYLOAD, F.lit(False))
+        empty = F.expr(f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)")
         value = F.when(~empty, F.coalesce(F.col(hidden.RAW), row))
-        key = F.col(hidden.RECORD_KEY)
+        key = hidden.RECORD_KEY
     else:
         value, key = row, _key(branch, scope, query)
-    return F.lit(branch.topic), key, value, _headers(branch, query)
+    return F.lit(branch.topic), F.expr(key), value, F.expr(_headers(branch, query))
 
 
 def _under_contract(record: tuple[Column, ...], encoded: Column, query: QueryPlan) -> tuple[Column, ...]:
     """The record with its payload encoded; as a dead letter, in JSON, if the row does not fit the contract."""
     topic, key, row, headers = record
     reason = encoded.getField("reason")
-    more = [header("headrace-reason", reason), *_source_headers(query)]
+    more = (header("headrace-reason", reason), F.expr(f"array({', '.join(_source_headers(query))})"))
     return (
         F.when(reason.isNull(), topic).otherwise(F.lit(query.dead_letter_topic)),
         key,
         F.when(reason.isNull(), encoded.getField("value")).otherwise(row),
-        F.when(reason.isNull(), headers).otherwise(F.concat(headers, F.array(*more))),
+        F.when(reason.isNull(), headers).otherwise(F.concat(headers, F.array(more[0]), more[1])),
     )
 
 
-def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> Column:
+# From here on in SQL: one call into the JVM for a whole expression, where each function of a Column is some calls.
+
+
+def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> str:
     columns = branch.key or query.key
     if not columns or any(c not in scope.columns for c in columns):
-        return F.col(hidden.RECORD_KEY)
+        return hidden.RECORD_KEY
     if len(columns) == 1:
-        return F.col(scope.columns[columns[0]]).cast("string").cast("binary")
-    return F.to_json(F.struct(*(F.col(scope.columns[c]).alias(c) for c in columns))).cast("binary")
+        return sql.text_bytes(scope.columns[columns[0]])
+    return f"CAST(to_json({sql.struct({c: scope.columns[c] for c in columns})}) AS BINARY)"
 
 
-def _pane(query: QueryPlan) -> Column:
+def _pane(query: QueryPlan) -> str:
     """The identity of a window's result: the step, the key, the window, and which of its results."""
 
-    def of(name: str) -> Column:
-        return F.col(f"{hidden.WINDOW}{name}")
+    def of(name: str) -> str:
+        return sql.name(f"{hidden.WINDOW}{name}")
 
-    key = F.to_json(F.struct(*(of(c).alias(c) for c in query.key))) if query.key else F.lit("")
-    bounds = (F.unix_millis(of("window_start")), F.unix_millis(of("window_end")))
-    return F.concat_ws("/", F.lit(query.read.topic), F.lit(query.step), key, *bounds, of("pane_index"), of("row_kind"))
+    key = f"to_json({sql.struct({c: of(c) for c in query.key})})" if query.key else "''"
+    bounds = (f"unix_millis({of('window_start')})", f"unix_millis({of('window_end')})")
+    return sql.place(sql.text(query.read.topic), sql.text(query.step), key, *bounds, of("pane_index"), of("row_kind"))
 
 
 def header(name: str, value: Column) -> Column:
@@ -220,28 +222,31 @@ def header(name: str, value: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
-def _source_headers(query: QueryPlan) -> list[Column]:
+def _source_headers(query: QueryPlan) -> list[str]:
     return [
-        header("headrace-source-topic", F.lit(query.read.topic)),
-        header("headrace-source-partition", F.col(hidden.PARTITION)),
-        header("headrace-source-offset", F.col(hidden.OFFSET)),
+        sql.header("headrace-source-topic", sql.text(query.read.topic)),
+        sql.header("headrace-source-partition", hidden.PARTITION),
+        sql.header("headrace-source-offset", hidden.OFFSET),
     ]
 
 
-def _headers(branch: Branch, query: QueryPlan) -> Column:
+def _headers(branch: Branch, query: QueryPlan) -> str:
     panes = query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
     if panes and branch.route is Route.RESULT:
-        identity, caused = _pane(query), F.col(hidden.ARRIVED)
+        identity, caused = _pane(query), hidden.ARRIVED
     else:
-        place = (F.lit(query.read.topic), F.col(hidden.PARTITION), F.col(hidden.OFFSET), F.lit(query.step))
-        identity, caused = F.concat_ws("/", *place), F.col(hidden.TIMESTAMP)
-    headers = [header("headrace-id", identity), header("headrace-source-timestamp", caused)]
-    reason = F.coalesce(F.col(hidden.REASON), F.col(hidden.INTAKE_REASON), F.lit(""))
+        place = (sql.text(query.read.topic), hidden.PARTITION, hidden.OFFSET, sql.text(query.step))
+        identity, caused = sql.place(*place), hidden.TIMESTAMP
+    headers = [sql.header("headrace-id", identity), sql.header("headrace-source-timestamp", caused)]
+    reason = f"coalesce({hidden.REASON}, {hidden.INTAKE_REASON}, '')"
+    line = sql.text("\n")
     if branch.route is not Route.RESULT:
         # What comes after the first line is the stack.
-        headers.append(header("headrace-reason", F.substring_index(reason, "\n", 1)))
+        headers.append(sql.header("headrace-reason", f"substring_index({reason}, {line}, 1)"))
     if branch.route is Route.DEAD_LETTER:
         headers += _source_headers(query)
-        stack = header("headrace-stack", F.regexp_replace(reason, r"^[^\n]*\n", ""))
-        return F.when(reason.contains("\n"), F.array(*headers, stack)).otherwise(F.array(*headers))
-    return F.array(*headers)
+        first_line = sql.text(r"^[^\n]*\n")
+        stack = sql.header("headrace-stack", f"regexp_replace({reason}, {first_line}, '')")
+        all_of = ", ".join(headers)
+        return f"CASE WHEN contains({reason}, {line}) THEN array({all_of}, {stack}) ELSE array({all_of}) END"
+    return f"array({', '.join(headers)})"

@@ -1,0 +1,63 @@
+"""Pieces of SQL: names and texts as Spark's parser takes them, and what records are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def name(of: str) -> str:
+    """A name, whatever is in it.
+
+    >>> name("a`b c")
+    '`a``b c`'
+    """
+    return f"`{of.replace('`', '``')}`"
+
+
+def text(of: str) -> str:
+    r"""A text, whatever is in it.
+
+    >>> print(text("it's a \\"))
+    'it\'s a \\'
+    >>> print(text("\n"))
+    '\n'
+    """
+    escaped = of.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
+def struct(fields: Mapping[str, str]) -> str:
+    """A struct of expressions by name.
+
+    >>> struct({"id": "a", "at": "b"})
+    "named_struct('id', a, 'at', b)"
+    """
+    listed = ", ".join(f"{text(field)}, {expression}" for field, expression in fields.items())
+    return f"named_struct({listed})"
+
+
+def text_bytes(expression: str) -> str:
+    """A value as the bytes of its text.
+
+    >>> text_bytes("a")
+    'CAST(CAST(a AS STRING) AS BINARY)'
+    """
+    return f"CAST(CAST({expression} AS STRING) AS BINARY)"
+
+
+def header(key: str, value: str) -> str:
+    """A header of a record.
+
+    >>> header("headrace-id", "a")
+    "named_struct('key', 'headrace-id', 'value', CAST(CAST(a AS STRING) AS BINARY))"
+    """
+    return struct({"key": text(key), "value": text_bytes(value)})
+
+
+def place(*parts: str) -> str:
+    """Parts of a path.
+
+    >>> place("a", "b")
+    "concat_ws('/', a, b)"
+    """
+    return f"concat_ws('/', {', '.join(parts)})"
