@@ -164,3 +164,17 @@ def test_the_end_of_all_input_closes_a_global_window(spark: SparkSession) -> Non
         assert (total["n"], total["pane_timing"], total["is_last"]) == (3, "on_time", True)
         assert "window_end" not in total
         assert driver.state_rows == 0
+
+
+@pytest.mark.parametrize("windows", [hr.tumbling("1h"), hr.session("10m")])
+def test_windows_from_before_1970_close_when_there_is_a_watermark(windows: hr.Windowing, spark: SparkSession) -> None:
+    """Spark says zero where it has no watermark, and its timers take that for a time."""
+    pipeline = hr.Pipeline("archive")
+    read = pipeline.read("clicks", schema="user STRING, at TIMESTAMP").event_time("at").key_by("user")
+    read.window("visits", windows, allowed_lateness="1m", n="count(*)").write("visits")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("clicks", {"user": "ann", "at": "1969-07-20T20:17:00.000Z"})
+        driver.send("clicks", {"user": "bob", "at": "1969-07-20T20:18:00.000Z"})
+        assert driver.read("visits") == []
+        driver.advance_watermark(at(0))
+        assert {(row["user"], row["n"]) for row in driver.read("visits")} == {("ann", 1), ("bob", 1)}

@@ -194,7 +194,7 @@ def test_in_real_time_thousands_of_windows_that_end_keep_no_event_waiting(
 def test_in_real_time_a_window_that_opens_behind_the_watermark_still_closes(
     engine: Engine, topic: Topic, tmp_path: Path
 ) -> None:
-    """Its end has passed when it opens, in the middle of a batch: attended to at the end of that, when nothing else is."""
+    """Its end has passed when it opens, in the middle of a batch: attended to when that ends, if nothing else is."""
     name, source = fresh("behind"), topic("behind", partitions=1)
     both = hr.all_of(hr.after_watermark(), hr.after_count(5))
     pipeline = per_minute(name, source, {}, trigger=both, allowed_lateness="30m")

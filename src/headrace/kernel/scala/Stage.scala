@@ -65,17 +65,22 @@ trait Stage extends Serializable {
 final class Timers(handle: StatefulProcessorHandle, stage: Int, agenda: Agenda) {
   /** Registers a timer at or soon after the time; gives the time that was registered. */
   def register(time: Long): Long = {
-    val due = (Math.floorDiv(time, Timers.GridMs) + 1) * Timers.GridMs + stage
+    val due = (Math.floorDiv(math.max(time, Timers.Earliest), Timers.GridMs) + 1) * Timers.GridMs + stage
     agenda.note(due)
     due
   }
 
   /** At that very time. `shared` if many keys are likely to want the same one. */
-  def registerExactly(time: Long, shared: Boolean): Unit = if (shared) agenda.note(time) else handle.registerTimer(time)
+  def registerExactly(time: Long, shared: Boolean): Unit = {
+    val due = math.max(time, Timers.Earliest)
+    if (shared) agenda.note(due) else handle.registerTimer(due)
+  }
 }
 
 object Timers {
   val Slots = 16L
+  /** While there is no watermark Spark takes it for zero: a timer until then would be gone before its time has come. */
+  private val Earliest = 1L
   /** A multiple of it. What is cleared away a second later costs nothing; a time for each key costs a tenth of a replay. */
   private val GridMs = 64 * Slots
   def stageOf(expiry: Long): Int = Math.floorMod(expiry, Slots).toInt
