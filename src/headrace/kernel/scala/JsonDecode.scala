@@ -4,7 +4,7 @@ import java.util.{Base64, HashMap}
 
 import scala.collection.mutable.ArrayBuffer
 
-import com.fasterxml.jackson.core.{JsonFactory, JsonParser, JsonProcessingException, JsonToken}
+import com.fasterxml.jackson.core.{JsonFactory, JsonParser, JsonProcessingException, JsonToken, StreamReadFeature}
 import com.fasterxml.jackson.core.exc.InputCoercionException
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -39,7 +39,7 @@ case class JsonDecode(child: Expression, schema: StructType, reason: String) ext
 }
 
 private final class JsonRowReader(schema: StructType) {
-  private val factory = new JsonFactory
+  private val factory = new JsonFactory().enable(StreamReadFeature.USE_FAST_DOUBLE_PARSER.mappedFeature)
   private val width = schema.length
   private val root = new StructReader(schema, "")
 
@@ -78,22 +78,32 @@ private final class JsonRowReader(schema: StructType) {
   }
 
   private final class StructReader(schema: StructType, path: String) extends Reader {
+    private val names = schema.fieldNames.map(_.intern())
     private val index = new HashMap[String, Integer]
-    schema.fieldNames.zipWithIndex.foreach { case (name, i) => index.put(name, i) }
+    names.zipWithIndex.foreach { case (name, i) => index.put(name, i) }
     private val readers = schema.fields.map(f => readerOf(f.dataType, path + f.name))
 
     override def read(parser: JsonParser): Any = read(parser, schema.length)
 
     def read(parser: JsonParser, slots: Int): InternalRow = {
       val row = new GenericInternalRow(slots)
+      var likely = 0
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
-        val i = index.get(parser.currentName())
+        val i = indexOf(parser.currentName(), likely)
         val token = parser.nextToken()
-        if (i == null) parser.skipChildren()
-        else row.update(i, if (token == JsonToken.VALUE_NULL) null else readers(i).read(parser))
+        if (i < 0) parser.skipChildren()
+        else {
+          row.update(i, if (token == JsonToken.VALUE_NULL) null else readers(i).read(parser))
+          likely = i + 1
+        }
       }
       row
     }
+
+    /** Fields mostly come in the order of the schema, and Jackson gives the same string for the same name. */
+    private def indexOf(name: String, likely: Int): Int =
+      if (likely < names.length && (name eq names(likely))) likely
+      else { val i = index.get(name); if (i == null) -1 else i }
   }
 
   private def readerOf(dataType: DataType, path: String): Reader = {

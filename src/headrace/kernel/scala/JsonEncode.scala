@@ -4,6 +4,8 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import java.time.LocalDate
 import java.util.Base64
 
+import com.fasterxml.jackson.core.io.NumberOutput
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, SpecializedGetters, UnaryExpression}
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
@@ -77,8 +79,9 @@ private final class JsonRowWriter(schema: StructType) {
     case IntegerType => (row, i) => ascii(Integer.toString(row.getInt(i)))
     case ShortType => (row, i) => ascii(Integer.toString(row.getShort(i).toInt))
     case ByteType => (row, i) => ascii(Integer.toString(row.getByte(i).toInt))
-    case DoubleType => (row, i) => val d = row.getDouble(i); number(d.toString, java.lang.Double.isFinite(d))
-    case FloatType => (row, i) => val f = row.getFloat(i); number(f.toString, java.lang.Float.isFinite(f))
+    // The shortest text that gives the same number again, which `toString` gives from Java 19 on.
+    case DoubleType => (row, i) => val d = row.getDouble(i); number(NumberOutput.toString(d, true), java.lang.Double.isFinite(d))
+    case FloatType => (row, i) => val f = row.getFloat(i); number(NumberOutput.toString(f, true), java.lang.Float.isFinite(f))
     case BooleanType => (row, i) => ascii(if (row.getBoolean(i)) "true" else "false")
     case d: DecimalType => (row, i) => ascii(row.getDecimal(i, d.precision, d.scale).toJavaBigDecimal.toPlainString)
     case TimestampType => (row, i) => out.putByte('"'); IsoTime.write(row.getLong(i), out); out.putByte('"')
