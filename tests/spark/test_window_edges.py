@@ -178,3 +178,18 @@ def test_windows_from_before_1970_close_when_there_is_a_watermark(windows: hr.Wi
         assert driver.read("visits") == []
         driver.advance_watermark(at(0))
         assert {(row["user"], row["n"]) for row in driver.read("visits")} == {("ann", 1), ("bob", 1)}
+
+
+def test_names_of_any_kind_in_and_out_of_a_window(spark: SparkSession) -> None:
+    pipeline = hr.Pipeline("names")
+    read = pipeline.read("clicks", schema="`user-id 1` STRING, `a b` INT, at TIMESTAMP").event_time("at")
+    counted = read.with_column("it's", F.lit(1)).key_by("user-id 1")
+    aggregates: dict[str, Any] = {"how many": F.count("*"), "süß-es": F.sum("`a b`")}
+    counted.window("visits", hr.tumbling("1h"), **aggregates).write("out")
+    read.where(F.col("`a b`") > 1).select("a b", "user-id 1").write("large")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("clicks", *({"user-id 1": "ann", "a b": n, "at": at(n)} for n in (1, 2)))
+        driver.advance_watermark(at(200))
+        (row,) = driver.read("out")
+        assert (row["user-id 1"], row["how many"], row["süß-es"]) == ("ann", 2, 3)
+        assert driver.read("large") == [{"a b": 2, "user-id 1": "ann"}]

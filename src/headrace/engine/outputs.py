@@ -49,7 +49,7 @@ class _WideRow:
         names = [c for c in df.columns if not c.startswith("__hr_")]
         inner = {c: f"__hr_c{i}" for i, c in enumerate(names)}
         renamed = (f"{sql.name(c)} AS {inner[c]}" for c in names)
-        self.df = df.selectExpr(*renamed, *(c for c in df.columns if c.startswith("__hr_")))
+        self.df = df.selectExpr(*renamed, *(sql.name(c) for c in df.columns if c.startswith("__hr_")))
         self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
         if results is not None:
             self._visible[Route.RESULT] = results
@@ -86,7 +86,7 @@ class _WideRow:
         """The payloads of a branch under its contract, in a column of their own: they are computed once."""
         assert contracts is not None
         assert branch.write is not None
-        row = F.expr(sql.struct(scope.columns))
+        row = F.expr(_row(scope.columns))
         name = f"__hr_e{self._made}"
         self._made += 1
         encoded = contracts.encode(self.df, row, branch.write)
@@ -95,7 +95,9 @@ class _WideRow:
 
     def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
         spark = self.df.sparkSession
-        exposed = self.df.selectExpr("*", *(f"{inner} AS {sql.name(name)}" for name, inner in scope.columns.items()))
+        exposed = self.df.selectExpr(
+            "*", *(f"{sql.name(inner)} AS {sql.name(name)}" for name, inner in scope.columns.items())
+        )
         # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where`
         # took out.
         here = alive(scope, route)
@@ -170,7 +172,7 @@ def _choose(cases: list[tuple[Column, Column]]) -> Column:
 
 def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[Column, ...]:
     """Topic, key, value and headers of the branch's record."""
-    row = doorway.to_json(df, F.expr(sql.struct(scope.columns)))
+    row = doorway.to_json(df, F.expr(_row(scope.columns)))
     if branch.route is Route.DEAD_LETTER:
         # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
         empty = F.expr(f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)")
@@ -197,13 +199,18 @@ def _under_contract(record: tuple[Column, ...], encoded: Column, query: QueryPla
 # From here on in SQL: one call into the JVM for a whole expression, where each function of a Column is some calls.
 
 
+def _row(columns: dict[str, str]) -> str:
+    """A struct of the columns that the one wide row holds under other names."""
+    return sql.struct({name: sql.name(inner) for name, inner in columns.items()})
+
+
 def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> str:
     columns = branch.key or query.key
     if not columns or any(c not in scope.columns for c in columns):
         return hidden.RECORD_KEY
     if len(columns) == 1:
-        return sql.text_bytes(scope.columns[columns[0]])
-    return f"CAST(to_json({sql.struct({c: scope.columns[c] for c in columns})}) AS BINARY)"
+        return sql.text_bytes(sql.name(scope.columns[columns[0]]))
+    return f"CAST(to_json({_row({c: scope.columns[c] for c in columns})}) AS BINARY)"
 
 
 def _pane(query: QueryPlan) -> str:
