@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from headrace.cli.main import main
@@ -85,6 +87,35 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(topics: Topics, top
     with pytest.raises(TopicExistsError, match=clicks):
         topics.create(clicks)
     assert topics.create(clicks, exist_ok=True) is False
+
+
+def test_a_request_whose_answer_is_lost_is_made_again(
+    topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So it is in a cluster whose nodes are just starting: the client lets go of one that the others do not know yet.
+    asked: list[str] = []
+
+    def without_answer(request: str) -> None:
+        make = getattr(topics._admin, request)
+
+        def once(*args: Any, **options: Any) -> dict[str, Future[None]]:
+            futures: dict[str, Future[None]] = make(*args, **options)
+            asked.append(request)
+            if asked.count(request) == 1:
+                futures[name].result(30)
+                futures[name] = Future()
+                futures[name].set_exception(KafkaException(KafkaError(KafkaError._DESTROY_BROKER)))
+            return futures
+
+        monkeypatch.setattr(topics._admin, request, once)
+
+    without_answer("create_topics")
+    without_answer("delete_topics")
+    assert topics.create(name, partitions=1) is True
+    assert topics.exists(name)
+    topics.delete(name)
+    assert not topics.exists(name)
+    assert asked == ["create_topics"] * 2 + ["delete_topics"] * 2
 
 
 def test_ensure_creates_what_is_missing(topics: Topics, topic: Callable[..., str], name: str) -> None:

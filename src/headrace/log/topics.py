@@ -37,6 +37,8 @@ _UNREACHABLE = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
 }
+# The client has let go of a broker of which the cluster did not tell it, as of a node that is just starting.
+_LET_GO = KafkaError._DESTROY_BROKER
 # While a partition is being given a leader: right after its creation, or when a broker has gone.
 _ELECTING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -137,9 +139,9 @@ class Topics:
         self._metadata()  # says quickly that there is no broker; a request for a change would wait for one
         copies = -1 if replication is None else replication
         topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=dict(config or {}))
-        future = self._admin.create_topics([topic], operation_timeout=self.timeout, request_timeout=self.timeout)[name]
+        waits = {"operation_timeout": self.timeout, "request_timeout": self.timeout}
         try:
-            self._result(future)
+            self._changed(lambda: self._admin.create_topics([topic], **waits)[name], KafkaError.TOPIC_ALREADY_EXISTS)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._translate(error, f"topic `{name}` can't be created") from error
@@ -184,9 +186,9 @@ class Topics:
     def delete(self, name: str) -> None:
         """Deletes a topic with its data, and returns when it is gone."""
         self.require(name)
-        future = self._admin.delete_topics([name], operation_timeout=self.timeout, request_timeout=self.timeout)[name]
+        waits = {"operation_timeout": self.timeout, "request_timeout": self.timeout}
         try:
-            self._result(future)
+            self._changed(lambda: self._admin.delete_topics([name], **waits)[name], KafkaError.UNKNOWN_TOPIC_OR_PART)
         except KafkaException as error:
             raise self._translate(error, f"topic `{name}` can't be deleted") from error
         self._await(f"topic `{name}` to be gone", lambda metadata: name not in metadata.topics)
@@ -217,7 +219,7 @@ class Topics:
     def _metadata(self) -> ClusterMetadata:
         # Always of all topics: asking for one by name would create it on clusters that create topics by themselves.
         try:
-            metadata = self._admin.list_topics(timeout=self.timeout)
+            metadata = self._answer(lambda: self._admin.list_topics(timeout=self.timeout))
         except KafkaException as error:
             raise self._translate(error) from error
         if not metadata.brokers or metadata.controller_id < 0:
@@ -234,19 +236,46 @@ class Topics:
             try:
                 return {found.partition: self._result(future).offset for found, future in futures.items()}
             except KafkaException as error:
-                if error.args[0].code() not in _ELECTING or time.monotonic() > deadline:
+                if error.args[0].code() not in {*_ELECTING, _LET_GO} or time.monotonic() > deadline:
                     raise self._translate(error, f"the offsets of topic `{name}` can't be read") from error
                 time.sleep(0.02)
 
     def _config(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
-        future = self._admin.describe_configs([resource], request_timeout=self.timeout)[resource]
         try:
-            entries = self._result(future)
+            entries = self._answer(
+                lambda: self._result(self._admin.describe_configs([resource], request_timeout=self.timeout)[resource])
+            )
         except KafkaException as error:
             raise self._translate(error, f"the settings of topic `{name}` can't be read") from error
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {key: str(entry.value) for key, entry in sorted(entries.items()) if entry.source == own}
+
+    def _changed(self, ask: Callable[[], Future[None]], done: int) -> None:
+        """`done` is the error of a request that was carried out already: the first time that we asked."""
+        asked = 0
+
+        def change() -> None:
+            nonlocal asked
+            asked += 1
+            self._result(ask())
+
+        try:
+            self._answer(change)
+        except KafkaException as error:
+            if asked == 1 or error.args[0].code() != done:
+                raise
+
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """What the cluster answers; it is asked again if the client has let go of the broker meanwhile."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error.args[0].code() != _LET_GO or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def _result(self, future: Future[T]) -> T:
         # librdkafka answers by itself at the request's timeout; the margin is for its own thread.
