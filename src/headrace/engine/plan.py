@@ -100,6 +100,11 @@ class QueryPlan:
         return next((s for s in self.stateful if isinstance(s, Window)), None)
 
     @property
+    def results_wait(self) -> bool:
+        """Whether the passing of time alone may bring results: of a window, or of what a function of the user keeps."""
+        return any(isinstance(s, Window | Apply) for s in self.before)
+
+    @property
     def state_columns(self) -> frozenset[str]:
         """The columns whose values are in the state."""
         return (

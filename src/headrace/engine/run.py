@@ -26,7 +26,7 @@ from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
 from headrace.engine.session import started_with
-from headrace.engine.settings import REALTIME, Mode, RunSettings
+from headrace.engine.settings import NO_RESULTS_WAIT, REALTIME, Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.timekeeper import Timekeepers
@@ -266,7 +266,8 @@ class Run:
             return started
         # Available-now fixes its input when it starts: claims that are made on the way would never be read.
         if self._ends() and not needs_claims(plan):
-            return writer.trigger(availableNow=True).start()
+            with started_with(records.sparkSession, {} if plan.results_wait else NO_RESULTS_WAIT):
+                return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._settings.batch_interval_ms} milliseconds").start()
 
     def _await_work(self, query: StreamingQuery) -> None:

@@ -97,6 +97,13 @@ REALTIME: dict[str, str] = {
 }
 """What queries in real time have besides."""
 
+NO_RESULTS_WAIT: dict[str, str] = {
+    # When the last records have moved the watermark, Spark runs a batch with nothing in it. It closes windows; where
+    # no results wait it would only clear away state, which the first batch of the next run does as well.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+"""What queries have besides that end with the log, and of which no results wait for the watermark."""
+
 JAVA_OPTIONS = " ".join(
     (
         # Short pauses matter more than the last percent of throughput.
