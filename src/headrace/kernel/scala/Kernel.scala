@@ -50,11 +50,13 @@ object Kernel {
       // After the row is packed: Spark copies what passes here.
       .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
       .select("key", "row")
+      .as[Incoming](Encoders.product[Incoming])
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
       schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
-    val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema, spec.get("realtime").asBoolean)
-    val outgoing = incoming
+    val realtime = spec.get("realtime").asBoolean
+    val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema, realtime)
+    val outgoing = (if (realtime) incoming else incoming.mapPartitions(new Bundler(_))(Encoders.product[Incoming]))
       .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, Encoders.product[Incoming])
       .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(Encoders.product[Outgoing])
       .toDF()

@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, UnsafeProj
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types.StructType
 
-/** A row on its way in: the bytes of its key and of the whole row. */
+/** Rows on their way in: the bytes of their key and a bundle of them ([[Bundles]]). */
 case class Incoming(key: Array[Byte], row: Array[Byte])
 
 /** A row on its way out: where it goes, the row as it came, the columns that the stages added (results only), and why it left. */
@@ -69,12 +69,12 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     if (ordered.exists(isData)) {
       turnTo(key)
       stages.foreach(_.begin())
-      ordered.foreach(in => if (isData(in)) process(in.row, watermark) else out.add(passThrough(in)))
+      ordered.foreach(row => if (isData(row)) process(row, watermark) else out.add(passThrough(row)))
       stages.foreach(_.finish(watermark, out))
       stages.foreach(_.end())
-    } else ordered.foreach { in =>
-      if (view(in).getInt(layout.route) != Routes.Control) out.add(passThrough(in))
-      else if (clock != null) tick(view(in).getLong(layout.timestamp), watermark)
+    } else ordered.foreach { row =>
+      if (view(row).getInt(layout.route) != Routes.Control) out.add(passThrough(row))
+      else if (clock != null) tick(view(row).getLong(layout.timestamp), watermark)
     }
     if (!realtime && !comesBack && !agenda.isSaved) { comesBack = true; comeBackAt(KeyedOperator.AtEnd) }
     if (backlog.isEmpty) out.take() else out.take() ++ worked(watermark)
@@ -167,29 +167,30 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     }
   }
 
-  private def view(in: Incoming): UnsafeRow = { event.row.pointTo(in.row, in.row.length); event.row }
+  private def view(row: Array[Byte]): UnsafeRow = { event.row.pointTo(row, row.length); event.row }
 
-  private def isData(in: Incoming): Boolean = view(in).getInt(layout.route) == Routes.Result
+  private def isData(row: Array[Byte]): Boolean = view(row).getInt(layout.route) == Routes.Result
 
-  private def passThrough(in: Incoming): Outgoing = Outgoing(view(in).getInt(layout.route), in.row, null, null)
+  private def passThrough(row: Array[Byte]): Outgoing = Outgoing(view(row).getInt(layout.route), row, null, null)
 
-  private def inLogOrder(rows: Iterator[Incoming]): ArrayBuffer[Incoming] = {
-    val buffer = new ArrayBuffer[Incoming]
+  private def inLogOrder(bundles: Iterator[Incoming]): ArrayBuffer[Array[Byte]] = {
+    val buffer = new ArrayBuffer[Array[Byte]]
     var sorted = true
     var lastPartition = Int.MinValue
     var lastOffset = Long.MinValue
-    while (rows.hasNext) {
-      val in = rows.next()
-      val row = view(in)
-      val partition = row.getInt(layout.partition)
-      val offset = row.getLong(layout.offset)
-      if (partition < lastPartition || (partition == lastPartition && offset < lastOffset)) sorted = false
-      lastPartition = partition
-      lastOffset = offset
-      buffer += in
+    bundles.foreach { in =>
+      Bundles.foreachRow(in.row) { bytes =>
+        val row = view(bytes)
+        val partition = row.getInt(layout.partition)
+        val offset = row.getLong(layout.offset)
+        if (partition < lastPartition || (partition == lastPartition && offset < lastOffset)) sorted = false
+        lastPartition = partition
+        lastOffset = offset
+        buffer += bytes
+      }
     }
-    if (!sorted) buffer.sortInPlaceBy { in =>
-      val row = view(in)
+    if (!sorted) buffer.sortInPlaceBy { bytes =>
+      val row = view(bytes)
       (row.getInt(layout.partition), row.getLong(layout.offset))
     }
     buffer

@@ -26,20 +26,15 @@ trait FromUnsafeRow extends Expression {
 }
 
 /**
- * A row as the bytes of its UnsafeRow, so that rows of any schema cross `transformWithState` as one binary column: no encoder per
- * schema, no boxing, and the operator reads only the columns it needs.
+ * A row as a bundle of one, so that rows of any schema cross `transformWithState` as one binary column: no encoder per schema, no
+ * boxing, and the operator reads only the columns it needs.
  */
 case class RowBytes(children: Seq[Expression]) extends FromUnsafeRow {
-  // Into an array of its own: `getBytes` may hand out the buffer itself.
-  override def bytes(row: UnsafeRow): Array[Byte] = {
-    val out = new Array[Byte](row.getSizeInBytes)
-    row.writeToMemory(out, Platform.BYTE_ARRAY_OFFSET)
-    out
-  }
+  override def bytes(row: UnsafeRow): Array[Byte] = Bundles.of(row)
   override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): RowBytes = copy(children = newChildren)
 }
 
-/** The inverse of [[RowBytes]]. */
+/** The bytes of an UnsafeRow as a row. */
 case class BytesRow(child: Expression, schema: StructType) extends UnaryExpression {
   override def dataType: DataType = schema
 
