@@ -130,6 +130,9 @@ KAFKA_PRODUCER: dict[str, str] = {
     "batch.size": "500000",
     # The producer measures before compression, the broker after it: what the broker took once, it takes again.
     "max.request.size": "16777216",
+    # A transaction asks for coordinators, and waits so long before it goes on with those that it has found. After
+    # failures the wait doubles, up to a second.
+    "retry.backoff.ms": "10",
     # A task's transaction spans its whole batch; 15 minutes is the most that a broker allows by default.
     "transaction.timeout.ms": "900000",
 }
