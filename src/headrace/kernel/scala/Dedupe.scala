@@ -23,7 +23,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
     seen = new IdSet(MapNodeStore.open(handle, name))
   }
 
-  override def begin(): Unit = seen.load()
+  override def begin(unknown: Boolean): Unit = seen.load(unknown)
 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     val id = idOf(event)

@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle
  */
 final class Filter(ordinal: Int) extends Stage {
   override def open(handle: StatefulProcessorHandle, timers: Timers): Unit = ()
-  override def begin(): Unit = ()
+  override def begin(unknown: Boolean): Unit = ()
   override def process(event: Event, watermark: Long, out: Outgoings): Unit =
     if (event.row.isNullAt(ordinal) || !event.row.getBoolean(ordinal)) event.leave(Routes.Filtered, null)
   override def expire(watermark: Long, out: Outgoings): Unit = ()

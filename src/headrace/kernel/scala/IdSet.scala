@@ -26,14 +26,14 @@ final class IdSet(store: NodeStore) {
 
   var due: Long = TimeTree.NoTimer
 
-  def load(): Unit = {
+  def load(unknown: Boolean): Unit = {
     shards.clear()
     shardCount = 1L
     size = 0L
     oldest = Long.MaxValue
     due = TimeTree.NoTimer
     headerDirty = false
-    val bytes = store.get(0L)
+    val bytes = if (unknown) null else store.get(0L)
     if (bytes != null) {
       val in = ByteBuffer.wrap(bytes)
       shardCount = in.getLong()

@@ -40,6 +40,8 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   @transient private var backlog: Backlog = _
   @transient private var rowsCome: Boolean = _
   @transient private var comesBack: Boolean = _
+  /** In the first batch of all no key has state before its rows come, which in batches they do once. To find nothing takes RocksDB long. */
+  @transient private lazy val firstBatch = !realtime && getHandle.getQueryInfo().getBatchId == 0L
 
   require(stages.length <= Timers.Slots, s"an operator fuses at most ${Timers.Slots} stages")
 
@@ -68,7 +70,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     }
     if (ordered.exists(isData)) {
       turnTo(key)
-      stages.foreach(_.begin())
+      stages.foreach(_.begin(unknown = firstBatch))
       ordered.foreach(row => if (isData(row)) process(row, watermark) else out.add(passThrough(row)))
       stages.foreach(_.finish(watermark, out))
       stages.foreach(_.end())
@@ -112,7 +114,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   }
 
   private def expire(stage: Stage, watermark: Long): Unit = {
-    stage.begin()
+    stage.begin(unknown = false)
     stage.expire(watermark, out)
     stage.end()
   }
@@ -137,7 +139,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     ForKey(key) {
       turnTo(key)
       stages.filter(_.usesClock).foreach { stage =>
-        stage.begin()
+        stage.begin(unknown = false)
         stage.tick(now, watermark, out)
         stage.end()
       }

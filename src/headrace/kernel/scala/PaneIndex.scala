@@ -28,13 +28,13 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
   /** Of windows that may be told again: how often they were, by their end. */
   private val tellings = mutable.LongMap.empty[Long]
 
-  def load(): Unit = {
+  def load(unknown: Boolean): Unit = {
     entries.clear()
     tellings.clear()
     settled = Long.MinValue
     loaded.clear()
     changed = false
-    val bytes = store.get(0L)
+    val bytes = if (unknown) null else store.get(0L)
     stored = bytes != null
     nextId = 1L
     timer = TimeTree.NoTimer

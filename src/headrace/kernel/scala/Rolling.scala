@@ -89,7 +89,7 @@ final class Rolling(
     }
   }
 
-  override def begin(): Unit = events.load()
+  override def begin(unknown: Boolean): Unit = events.load(unknown)
 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))

@@ -33,7 +33,7 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
   }
 
   override def turnTo(key: Array[Byte]): Unit = result.turnTo(key)
-  override def begin(): Unit = { index.load(); touched.clear(); settled = false }
+  override def begin(unknown: Boolean): Unit = { index.load(unknown); touched.clear(); settled = false }
 
   /** The ends of the windows that a slice is in: the first, and the last. */
   private def firstEnd(start: Long): Long = (Math.floorDiv(start - offset - size, slide) + 1) * slide + offset + size

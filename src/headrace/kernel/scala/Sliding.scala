@@ -52,7 +52,7 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
   }
 
   override def turnTo(key: Array[Byte]): Unit = result.turnTo(key)
-  override def begin(): Unit = events.load()
+  override def begin(unknown: Boolean): Unit = events.load(unknown)
 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit =
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))

@@ -35,8 +35,8 @@ trait Stage extends Serializable {
   /** The rows, timers or ticks that follow are of this key. */
   def turnTo(key: Array[Byte]): Unit = ()
 
-  /** The rows of the current key begin. */
-  def begin(): Unit
+  /** The rows of the current key begin. `unknown` if the key can't have any state: there is then no need to look for it. */
+  def begin(unknown: Boolean): Unit
 
   /** What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. */
   def process(event: Event, watermark: Long, out: Outgoings): Unit

@@ -37,11 +37,11 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   /** How many rows the last query met. */
   var matched: Long = 0L
 
-  /** Turns to the tree of the current key. */
-  def load(): Unit = {
+  /** Turns to the tree of the current key, which is empty if the key is `unknown`. */
+  def load(unknown: Boolean): Unit = {
     cache.clear()
     removed.clear()
-    val bytes = store.get(0L)
+    val bytes = if (unknown) null else store.get(0L)
     stored = bytes != null
     if (stored) {
       val in = ByteBuffer.wrap(bytes)

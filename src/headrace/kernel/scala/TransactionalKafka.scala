@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.write.streaming.{StreamingDataWriterFactor
 import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
+import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * The Kafka sink of micro-batch and replay: exactly once, unless a topic asks for less.
@@ -121,6 +122,26 @@ private final class TransactionalKafkaWriterFactory(settings: WriterSettings, sh
     new TransactionalKafkaWriter(settings, partitionId, epochId, shares(partitionId))
 }
 
+/** Topics and names of headers are the same in record after record: each is decoded once. */
+private final class Texts {
+  private val known = new util.HashMap[UTF8String, String]
+
+  def of(text: UTF8String): String = {
+    val found = known.get(text)
+    if (found != null) found
+    else {
+      val decoded = text.toString
+      if (known.size < Texts.Most) known.put(text.copy(), decoded)
+      decoded
+    }
+  }
+}
+
+private object Texts {
+  /** More than any query has of them; a topic may be computed, though. */
+  val Most = 1000
+}
+
 /** What a task tells the driver: whether its share of the position went with its transaction. */
 private case class Written(partition: Int, position: Boolean) extends WriterCommitMessage
 
@@ -131,13 +152,14 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
   private val done = producer != null && producer.lastBatch >= batch
   private var begun = false
   private var plain: PlainProducer = _
+  private val texts = new Texts
   // Before anything is written: from here on no other attempt writes to a topic with at most once.
   private val mine = settings.claims && {
     try producer.claim(batch) catch { case problem: Throwable => producer.close(); throw problem }
   }
 
   override def write(row: InternalRow): Unit = {
-    val topic = row.getUTF8String(0).toString
+    val topic = texts.of(row.getUTF8String(0))
     val delivery = if (settings.uniform) Deliveries.ExactlyOnce else settings.deliveries.getOrElse(topic, Deliveries.ExactlyOnce)
     delivery match {
       case Deliveries.AtLeastOnce => unbound.send(record(topic, row), must = true)
@@ -161,7 +183,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
       var i = 0
       while (i < list.numElements()) {
         val header = list.getStruct(i, 2)
-        headers.add(header.getUTF8String(0).toString, if (header.isNullAt(1)) null else header.getBinary(1))
+        headers.add(texts.of(header.getUTF8String(0)), if (header.isNullAt(1)) null else header.getBinary(1))
         i += 1
       }
     }

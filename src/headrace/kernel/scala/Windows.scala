@@ -63,7 +63,7 @@ final class Windows(step: WindowStep) extends Stage {
     touched = mutable.LinkedHashSet.empty
   }
 
-  override def begin(): Unit = { index.load(); touched.clear(); settled = false; context.now = Long.MinValue }
+  override def begin(unknown: Boolean): Unit = { index.load(unknown); touched.clear(); settled = false; context.now = Long.MinValue }
 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     context.watermark = watermark
