@@ -56,7 +56,7 @@ def fraud_job(spark: SparkSession, bootstrap: str, folder: Path, max_rows: int, 
 
 
 def main() -> None:
-    a = options(rows=1_000_000, rounds=5, max_rows=1_000_000)
+    a = options(rows=1_000_000, rounds=5, max_rows=RunSettings().max_rows_per_batch)
     with transactions(a.rows) as (spark, bootstrap, folder):
         took = by_turns(
             a.rounds,
