@@ -58,7 +58,7 @@ def read_records(
             reader.option("maxOffsetsPerTrigger", max_rows)
             .option("kafka.max.poll.records", "20000")
             .option("kafka.max.partition.fetch.bytes", str(4 * 1024 * 1024))
-            # At the end of a partition that question waits behind a fetch which waits for records that nobody asked for.
+            # At the end of a partition that question waits behind a fetch, which waits for records nobody asked for.
             .option("kafka.fetch.max.wait.ms", "10")
         )
     return (reader if intake is None else reader.option("reader", intake)).options(**options).load()
