@@ -165,8 +165,7 @@ class Topics:
 
     def describe(self, name: str) -> TopicDescription:
         """Everything about a topic: leaders, replicas, offsets, and its own settings."""
-        self.require(name)
-        partitions = self._metadata().topics[name].partitions
+        partitions = self._found(name).topics[name].partitions
         begin = self._offsets(name, partitions, _BEGIN)
         end = self._offsets(name, partitions, _END)
         return TopicDescription(
@@ -180,8 +179,7 @@ class Topics:
 
     def end_offsets(self, name: str) -> dict[int, int]:
         """By partition, the offset that the next record will get."""
-        self.require(name)
-        return self._offsets(name, self._metadata().topics[name].partitions, _END)
+        return self._offsets(name, self._found(name).topics[name].partitions, _END)
 
     def delete(self, name: str) -> None:
         """Deletes a topic with its data, and returns when it is gone."""
@@ -195,6 +193,10 @@ class Topics:
 
     def require(self, *names: str) -> None:
         """Raises TopicNotFoundError, with the nearest name, unless all of them exist."""
+        self._found(*names)
+
+    def _found(self, *names: str) -> ClusterMetadata:
+        """The metadata in which they all are: the next may come from a node that has not heard yet."""
         metadata = self._metadata()
         deadline = time.monotonic() + _SPREAD_SECONDS
         # Of several nodes the one that answers may not have heard yet of a topic that another has just made.
@@ -204,7 +206,7 @@ class Topics:
         there = metadata.topics
         missing = [name for name in names if name not in there]
         if not missing:
-            return
+            return metadata
         known = sorted(topic for topic in there if not topic.startswith("__"))
         name = missing[0]
         nearest = closest(name, known)
