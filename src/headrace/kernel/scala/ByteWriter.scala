@@ -4,26 +4,30 @@ import java.nio.ByteBuffer
 
 /** A growing byte buffer, big-endian as ByteBuffer reads it. */
 final class ByteWriter(initial: Int = 256) {
-  private var buffer = ByteBuffer.allocate(initial)
+  private var bytes = new Array[Byte](initial)
+  /** The same bytes, for numbers. */
+  private var numbers = ByteBuffer.wrap(bytes)
+  private var used = 0
 
-  private def room(bytes: Int): ByteBuffer = {
-    if (buffer.remaining() < bytes) {
-      val bigger = ByteBuffer.allocate(math.max(buffer.capacity() * 2, buffer.position() + bytes))
-      buffer.flip()
-      bigger.put(buffer)
-      buffer = bigger
+  /** Where to write so many bytes. */
+  private def room(wanted: Int): Int = {
+    val at = used
+    if (bytes.length - at < wanted) {
+      bytes = java.util.Arrays.copyOf(bytes, math.max(bytes.length * 2, at + wanted))
+      numbers = ByteBuffer.wrap(bytes)
     }
-    buffer
+    used = at + wanted
+    at
   }
 
-  def clear(): Unit = buffer.clear()
-  def putByte(v: Int): Unit = room(1).put(v.toByte)
-  def putInt(v: Int): Unit = room(4).putInt(v)
-  def putLong(v: Long): Unit = room(8).putLong(v)
-  def putDouble(v: Double): Unit = room(8).putDouble(v)
+  def clear(): Unit = used = 0
+  def putByte(v: Int): Unit = { val at = room(1); bytes(at) = v.toByte }
+  def putInt(v: Int): Unit = { val at = room(4); numbers.putInt(at, v) }
+  def putLong(v: Long): Unit = { val at = room(8); numbers.putLong(at, v) }
+  def putDouble(v: Double): Unit = { val at = room(8); numbers.putDouble(at, v) }
   def putBytes(v: Array[Byte]): Unit = putBytes(v, 0, v.length)
-  def putBytes(v: Array[Byte], offset: Int, length: Int): Unit = room(length).put(v, offset, length)
-  def position: Int = buffer.position()
+  def putBytes(v: Array[Byte], offset: Int, length: Int): Unit = { val at = room(length); System.arraycopy(v, offset, bytes, at, length) }
+  def position: Int = used
   /** A varint, as Protobuf has it. */
   def putVarint(v: Long): Unit = {
     var rest = v
@@ -38,5 +42,5 @@ final class ByteWriter(initial: Int = 256) {
   /** Little-endian. */
   def putFixed32(v: Int): Unit = putInt(Integer.reverseBytes(v))
   def putFixed64(v: Long): Unit = putLong(java.lang.Long.reverseBytes(v))
-  def toBytes: Array[Byte] = java.util.Arrays.copyOf(buffer.array(), buffer.position())
+  def toBytes: Array[Byte] = java.util.Arrays.copyOf(bytes, used)
 }

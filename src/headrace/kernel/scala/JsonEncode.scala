@@ -43,6 +43,9 @@ object JsonEncode {
   }
 }
 
+/** Writes the value at an ordinal. No function, which would take the ordinal as an object. */
+private abstract class FieldWriter { def apply(row: SpecializedGetters, i: Int): Unit }
+
 private final class JsonRowWriter(schema: StructType) {
   private val out = new ByteWriter(512)
   private val root = structWriter(schema)
@@ -73,7 +76,7 @@ private final class JsonRowWriter(schema: StructType) {
   }
 
   /** Writes the value at an ordinal, which is not null. */
-  private def writerOf(dataType: DataType): (SpecializedGetters, Int) => Unit = dataType match {
+  private def writerOf(dataType: DataType): FieldWriter = dataType match {
     case StringType => (row, i) => string(row.getUTF8String(i).getBytes)
     case LongType => (row, i) => ascii(java.lang.Long.toString(row.getLong(i)))
     case IntegerType => (row, i) => ascii(Integer.toString(row.getInt(i)))
