@@ -118,6 +118,16 @@ def test_a_request_whose_answer_is_lost_is_made_again(
     assert asked == ["create_topics"] * 2 + ["delete_topics"] * 2
 
 
+def test_one_answer_comes_from_one_picture_of_the_cluster(
+    topics: Topics, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks = topic("clicks", partitions=2)
+    pictures = iter([topics._metadata()])
+    # The next would come from a node that has not heard of the topic yet.
+    monkeypatch.setattr(topics, "_metadata", lambda: next(pictures))
+    assert topics.end_offsets(clicks) == {0: 0, 1: 0}
+
+
 def test_ensure_creates_what_is_missing(topics: Topics, topic: Callable[..., str], name: str) -> None:
     there = topic("clicks", partitions=1)
     assert topics.ensure(there, name, name, partitions=3) == (name,)

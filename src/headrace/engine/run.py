@@ -153,17 +153,7 @@ class Run:
                     if self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH:
                         self._caught_up()
                         continue
-                self._pause()
-
-    def _pause(self) -> None:
-        """A moment; not a whole one where the end of the only query is waited for."""
-        from pyspark.errors import StreamingQueryException
-
-        if self.mode is Mode.REPLAY and len(self._queries) == 1:
-            with contextlib.suppress(StreamingQueryException):  # asked for, and told, when it is looked at next
-                self._queries[0][1].awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
-        else:
-            self._stopping.wait(_POLL_SECONDS)
+                self._stopping.wait(_POLL_SECONDS)
 
     def stop(self) -> None:
         """Ask the run to end; safe from a signal handler and from any thread."""
