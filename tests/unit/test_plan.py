@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.plan import Branch, QueryPlan, Route, plan_queries
@@ -278,3 +279,18 @@ def test_the_name_of_an_operators_query_does_not_depend_on_what_else_the_pipelin
         return {query.name for query in plan_queries(d.pipeline) if query.stateful}
 
     assert names() == names(copy=True)
+
+
+def test_results_wait_for_the_watermark_in_windows_and_in_functions_of_the_user() -> None:
+    pipeline = hr.Pipeline("waiting")
+    clicks = pipeline.read("clicks", schema="id STRING, page STRING, at TIMESTAMP").event_time("at", out_of_order="1m")
+    by_page = clicks.key_by("page")
+    by_page.rolling("recent", count=hr.last("5m").count()).write("recent")
+    by_page.window("views", hr.tumbling("1m"), views=F.count("*")).write("views")
+    clicks.apply(lambda df: df).write("applied")
+    waits = {query.output_topics[0]: query.results_wait for query in plan_queries(pipeline)}
+    assert {topic: waits[topic] for topic in ("recent", "views", "applied")} == {
+        "recent": False,
+        "views": True,
+        "applied": True,
+    }
