@@ -16,6 +16,7 @@ from headrace.cli.main import main
 from headrace.errors import BrokerUnavailableError, LogError, TopicExistsError, TopicNotFoundError
 from headrace.log.broker import EmbeddedBroker, free_port
 from headrace.log.consumer import consumer_config
+from headrace.log.positions import GroupPositions
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 
@@ -89,33 +90,61 @@ def test_a_topic_that_exists_is_an_error_unless_that_is_fine(topics: Topics, top
     assert topics.create(clicks, exist_ok=True) is False
 
 
+def without_first_answer(monkeypatch: pytest.MonkeyPatch, admin: Any, request: str, error: int) -> list[str]:
+    """The first request of that kind is carried out, and answered with an error; gives those that were made."""
+    make = getattr(admin, request)
+    asked: list[str] = []
+
+    def once(*args: Any, **options: Any) -> dict[Any, Future[Any]]:
+        futures: dict[Any, Future[Any]] = make(*args, **options)
+        asked.append(request)
+        if len(asked) == 1:
+            for what, future in futures.items():
+                future.result(30)
+                futures[what] = Future()
+                futures[what].set_exception(KafkaException(KafkaError(error)))
+        return futures
+
+    monkeypatch.setattr(admin, request, once)
+    return asked
+
+
+# So it is in a cluster whose nodes are just starting: the client lets go of one that the others do not know yet.
+LET_GO = KafkaError._DESTROY_BROKER
+
+
 def test_a_request_whose_answer_is_lost_is_made_again(
     topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So it is in a cluster whose nodes are just starting: the client lets go of one that the others do not know yet.
-    asked: list[str] = []
-
-    def without_answer(request: str) -> None:
-        make = getattr(topics._admin, request)
-
-        def once(*args: Any, **options: Any) -> dict[str, Future[None]]:
-            futures: dict[str, Future[None]] = make(*args, **options)
-            asked.append(request)
-            if asked.count(request) == 1:
-                futures[name].result(30)
-                futures[name] = Future()
-                futures[name].set_exception(KafkaException(KafkaError(KafkaError._DESTROY_BROKER)))
-            return futures
-
-        monkeypatch.setattr(topics._admin, request, once)
-
-    without_answer("create_topics")
-    without_answer("delete_topics")
+    created = without_first_answer(monkeypatch, topics._admin, "create_topics", LET_GO)
+    deleted = without_first_answer(monkeypatch, topics._admin, "delete_topics", LET_GO)
     assert topics.create(name, partitions=1) is True
     assert topics.exists(name)
     topics.delete(name)
     assert not topics.exists(name)
-    assert asked == ["create_topics"] * 2 + ["delete_topics"] * 2
+    assert (len(created), len(deleted)) == (2, 2)
+
+
+def test_a_position_whose_answer_is_lost_is_asked_for_again(
+    topics: Topics, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks = topic("clicks", partitions=1)
+    positions = GroupPositions(topics.bootstrap)
+    moved = without_first_answer(monkeypatch, positions._admin, "alter_consumer_group_offsets", LET_GO)
+    asked = without_first_answer(monkeypatch, positions._admin, "list_consumer_group_offsets", LET_GO)
+    positions.commit(f"{clicks}-readers", clicks, {0: 7})
+    assert positions.committed(f"{clicks}-readers", clicks) == {0: 7}
+    assert (len(moved), len(asked)) == (2, 2)
+
+
+def test_the_settings_of_a_topic_are_asked_for_again_where_it_is_not_known_yet(
+    topics: Topics, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks = topic("clicks", partitions=1)
+    not_known = KafkaError.UNKNOWN_TOPIC_OR_PART
+    asked = without_first_answer(monkeypatch, topics._admin, "describe_configs", not_known)
+    assert topics.describe(clicks).name == clicks
+    assert len(asked) == 2
 
 
 def test_one_answer_comes_from_one_picture_of_the_cluster(

@@ -23,6 +23,7 @@ from headrace.contracts.records import TOPIC, Record
 from headrace.contracts.refusals import Refusal
 from headrace.contracts.state import RegistryState
 from headrace.errors import LogError, RegistryLogError, RegistryUnavailableError
+from headrace.log.answers import answer
 from headrace.log.consumer import consumer_config
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
@@ -79,11 +80,16 @@ class RegistryLog:
         """Returns when all that was committed before the call is part of the state."""
         partition = TopicPartition(self._topic, 0)
         deadline = time.monotonic() + timeout
-        try:
+
+        def ask() -> int:
             future = self._admin.list_offsets(
                 {partition: _END}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
             )[partition]
-            end = future.result(timeout + 1).offset
+            end: int = future.result(timeout + 1).offset
+            return end
+
+        try:
+            end = answer(ask, timeout)
         except KafkaException as error:
             raise _timeout(f"the end of topic `{self._topic}` can't be read", error.args[0].str()) from error
         self._await(lambda: self._position >= end, deadline)

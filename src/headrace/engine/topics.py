@@ -16,8 +16,7 @@ def prepare_topics(
     """Check and make them; gives the number of partitions of those that are read."""
     topics = Topics(bootstrap)
     sources = list(dict.fromkeys((*(q.read.topic for q in plans), *sinks.sources)))
-    topics.require(*sources)
-    partitions = {name: len(topics.describe(name).partitions) for name in sources}
+    partitions = topics.partitions(*sources)
     for query in plans:
         # An output is partitioned as its source is, so that a key's order holds from end to end.
         count = partitions[query.read.topic]

@@ -8,6 +8,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import LogError
+from headrace.log.answers import answer
 from headrace.log.topics import Topics
 
 
@@ -27,10 +28,14 @@ class GroupPositions:
         if not offsets:
             return
         moved = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
-        request = ConsumerGroupTopicPartitions(group, moved)
-        future = self._admin.alter_consumer_group_offsets([request], request_timeout=self._timeout)[group]
+
+        def commit() -> object:
+            request = ConsumerGroupTopicPartitions(group, moved)
+            future = self._admin.alter_consumer_group_offsets([request], request_timeout=self._timeout)[group]
+            return future.result(self._timeout + 5)
+
         try:
-            future.result(self._timeout + 5)
+            answer(commit, self._timeout)
         except KafkaException as problem:
             raise LogError(
                 f"the position of group `{group}` can't be committed.", why=f"Kafka says: {problem.args[0].str()}"
@@ -38,10 +43,15 @@ class GroupPositions:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The position of a group in a topic, by partition; partitions without one are left out."""
-        request = ConsumerGroupTopicPartitions(group)
-        future = self._admin.list_consumer_group_offsets([request], request_timeout=self._timeout)[group]
+
+        def ask() -> list[TopicPartition]:
+            request = ConsumerGroupTopicPartitions(group)
+            future = self._admin.list_consumer_group_offsets([request], request_timeout=self._timeout)[group]
+            found: list[TopicPartition] = future.result(self._timeout + 5).topic_partitions
+            return found
+
         try:
-            found = future.result(self._timeout + 5).topic_partitions
+            found = answer(ask, self._timeout)
         except KafkaException as problem:
             raise LogError(
                 f"the position of group `{group}` can't be read.", why=f"Kafka says: {problem.args[0].str()}"

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public ther
 )
 
 from headrace.errors import BrokerUnavailableError, LogError, TopicExistsError, TopicNotFoundError, closest
+from headrace.log.answers import answer
 
 T = TypeVar("T")
 
@@ -37,8 +38,6 @@ _UNREACHABLE = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
 }
-# The client has let go of a broker of which the cluster did not tell it, as of a node that is just starting.
-_LET_GO = KafkaError._DESTROY_BROKER
 # While a partition is being given a leader: right after its creation, or when a broker has gone.
 _ELECTING = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -195,6 +194,11 @@ class Topics:
         """Raises TopicNotFoundError, with the nearest name, unless all of them exist."""
         self._found(*names)
 
+    def partitions(self, *names: str) -> dict[str, int]:
+        """How many partitions each of them has. TopicNotFoundError unless all of them exist."""
+        topics = self._found(*names).topics
+        return {name: len(topics[name].partitions) for name in names}
+
     def _found(self, *names: str) -> ClusterMetadata:
         """The metadata in which they all are: the next may come from a node that has not heard yet."""
         metadata = self._metadata()
@@ -221,7 +225,7 @@ class Topics:
     def _metadata(self) -> ClusterMetadata:
         # Always of all topics: asking for one by name would create it on clusters that create topics by themselves.
         try:
-            metadata = self._answer(lambda: self._admin.list_topics(timeout=self.timeout))
+            metadata = answer(lambda: self._admin.list_topics(timeout=self.timeout), self.timeout)
         except KafkaException as error:
             raise self._translate(error) from error
         if not metadata.brokers or metadata.controller_id < 0:
@@ -232,21 +236,24 @@ class Topics:
 
     def _offsets(self, name: str, partitions: Mapping[int, object], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(name, partition): spec for partition in partitions}
-        deadline = time.monotonic() + self.timeout
-        while True:
+
+        def ask() -> dict[int, int]:
             futures = self._admin.list_offsets(asked, request_timeout=self.timeout)
-            try:
-                return {found.partition: self._result(future).offset for found, future in futures.items()}
-            except KafkaException as error:
-                if error.args[0].code() not in {*_ELECTING, _LET_GO} or time.monotonic() > deadline:
-                    raise self._translate(error, f"the offsets of topic `{name}` can't be read") from error
-                time.sleep(0.02)
+            return {found.partition: self._result(future).offset for found, future in futures.items()}
+
+        try:
+            return answer(ask, self.timeout, passing=_ELECTING)
+        except KafkaException as error:
+            raise self._translate(error, f"the offsets of topic `{name}` can't be read") from error
 
     def _config(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
         try:
-            entries = self._answer(
-                lambda: self._result(self._admin.describe_configs([resource], request_timeout=self.timeout)[resource])
+            # The topic is there; the node that is asked may not have heard of it yet.
+            entries = answer(
+                lambda: self._result(self._admin.describe_configs([resource], request_timeout=self.timeout)[resource]),
+                _SPREAD_SECONDS,
+                passing=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
             )
         except KafkaException as error:
             raise self._translate(error, f"the settings of topic `{name}` can't be read") from error
@@ -263,21 +270,10 @@ class Topics:
             self._result(ask())
 
         try:
-            self._answer(change)
+            answer(change, self.timeout)
         except KafkaException as error:
             if asked == 1 or error.args[0].code() != done:
                 raise
-
-    def _answer(self, ask: Callable[[], T]) -> T:
-        """What the cluster answers; it is asked again if the client has let go of the broker meanwhile."""
-        deadline = time.monotonic() + self.timeout
-        while True:
-            try:
-                return ask()
-            except KafkaException as error:
-                if error.args[0].code() != _LET_GO or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
 
     def _result(self, future: Future[T]) -> T:
         # librdkafka answers by itself at the request's timeout; the margin is for its own thread.
