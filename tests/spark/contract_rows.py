@@ -51,12 +51,8 @@ def through(
     flat = parsed.select("n", row.alias("row"), F.col("p").getField("__reason").alias("reason"))
     encoded = doorway.to_contract(flat, F.col("row"), spec, id)
     failed = F.col("reason").isNotNull()
-    result = flat.select(
-        F.col("row"),
-        doorway.to_json(flat, F.col("row")).cast("string").alias("json"),
-        "reason",
-        F.when(~failed, encoded).alias("again"),
-    )
+    text = f"CAST({doorway.TO_JSON}(row) AS STRING) AS json"
+    result = doorway.select(flat, ["row", text, "reason"], [F.when(~failed, encoded).alias("again")])
     return [
         Decoded(
             None if r["reason"] is not None else json.loads(r["json"]),

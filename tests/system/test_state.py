@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.engine.settings import Mode
+from headrace.errors import QueryFailedError
 from tests.system import model
 from tests.system.model import Arrival, timestamp
 from tests.system.records import LogReader, Sent, positions, produce
@@ -121,6 +122,76 @@ def test_the_state_of_silent_keys_expires_in_replay(engine: Engine, topic: Topic
     engine.replay(pipeline, tmp_path)
     counts = [(r.row["k"], r.row["count"]) for r in engine.read(f"{name}-results") if r.source[1] >= 304]
     assert sorted(counts) == sorted((f"silent{i}", count) for i in range(150) for count in (1, 2))
+
+
+def counted(name: str, source: str) -> hr.Pipeline:
+    pipeline = hr.Pipeline(name)
+    (
+        pipeline.read(source, schema="k STRING, at TIMESTAMP")
+        .event_time("at", out_of_order="10s")
+        .key_by("k")
+        .rolling("counted", count=hr.last("1m").count())
+        .write(f"{name}-results")
+    )
+    return pipeline
+
+
+def at_seconds(seconds: Iterable[int], start: int = START) -> list[Sent]:
+    return [Sent.row({"k": "a", "at": timestamp(start + second * 1000)}) for second in seconds]
+
+
+def test_a_batch_leaves_no_state_that_the_watermark_after_it_makes_obsolete(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    name, source = fresh("obsolete"), topic("obsolete", partitions=1)
+    pipeline = counted(name, source)
+    produce(engine.bootstrap, source, at_seconds(range(3000)))
+    (batch,) = engine.replay(pipeline, tmp_path)
+    assert batch.state_rows <= 8, "70 s in leaves of up to 64 events, not 3,000 s in 47 of them"
+    # As old as an event may be that is on time, and one that is a second older.
+    produce(engine.bootstrap, source, at_seconds((2989, 2988, 3000)))
+    engine.replay(pipeline, tmp_path)
+    counts = [record.row["count"] for record in engine.read(f"{name}-results")]
+    assert counts == [min(n + 1, 60) for n in range(3000)] + [61, 61]
+    assert [record.source[1] for record in engine.read(f"{name}.late")] == [3001]
+
+
+def test_what_the_oldest_event_on_time_needs_is_kept(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    name, source = fresh("needed"), topic("needed", partitions=1)
+    pipeline = counted(name, source)
+    produce(engine.bootstrap, source, at_seconds((930, 931, 1000)))
+    engine.replay(pipeline, tmp_path)
+    produce(engine.bootstrap, source, at_seconds((990,)))
+    engine.replay(pipeline, tmp_path)
+    counts = [record.row["count"] for record in engine.read(f"{name}-results")]
+    assert counts == [1, 2, 1, 2], "the last is that of 931 and 990"
+
+
+def test_a_query_has_one_watermark(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    # With two, Spark would go by the lesser one, and what a batch leaves in the state would be too little.
+    name, source = fresh("own-watermark"), topic("own-watermark", partitions=1)
+    pipeline = hr.Pipeline(name)
+    (
+        pipeline.read(source, schema="k STRING, at TIMESTAMP")
+        .event_time("at", out_of_order="10s")
+        .apply(lambda df: df.withWatermark("at", "1 hour").drop("at"), schema="k STRING")
+        .key_by("k")
+        .rolling("counted", count=hr.last("1m").count())
+        .write(f"{name}-results")
+    )
+    produce(engine.bootstrap, source, at_seconds((0,)))
+    with pytest.raises(QueryFailedError, match="Redefining watermark is disallowed"):
+        engine.replay(pipeline, tmp_path)
+
+
+def test_before_1970_there_is_no_watermark_and_all_state_is_kept(engine: Engine, topic: Topic, tmp_path: Path) -> None:
+    name, source = fresh("before-1970"), topic("before-1970", partitions=1)
+    pipeline = counted(name, source)
+    produce(engine.bootstrap, source, at_seconds((-5000, -100), start=0))
+    engine.replay(pipeline, tmp_path)
+    produce(engine.bootstrap, source, at_seconds((-4990,), start=0))
+    engine.replay(pipeline, tmp_path)
+    assert [record.row["count"] for record in engine.read(f"{name}-results")] == [1, 1, 2]
 
 
 @pytest.mark.soak

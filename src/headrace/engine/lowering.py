@@ -114,8 +114,9 @@ def _operator(
     realtime: bool,
 ) -> DataFrame:
     assert query.event_time is not None
-    if control is not None and control.claims:
-        rows = _watched(rows, query.event_time, control)
+    claims = control if control is not None and control.claims else None
+    if claims is not None:
+        rows = _watched(rows, query.event_time, claims)
         # Only what is claimed moves the watermark; events do not.
         claimed, delay = F.timestamp_millis(F.col(hidden.CLAIM)), 0
     else:
@@ -133,6 +134,7 @@ def _operator(
             "offset": hidden.OFFSET,
             "timestamp": hidden.TIMESTAMP,
             "outOfOrderMs": delay,
+            "claims": claims is not None,
             "statePartitions": int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
             "observed": OBSERVED if counts_in_operator(query) else None,
             "counted": {name: route.value for name, route in COUNTED.items()},

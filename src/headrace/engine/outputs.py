@@ -19,7 +19,7 @@ from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
 from headrace.pipeline.windows import WindowKind
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from headrace.engine.contracts import Contracts
 
@@ -49,7 +49,9 @@ class _WideRow:
         names = [c for c in df.columns if not c.startswith("__hr_")]
         inner = {c: f"__hr_c{i}" for i, c in enumerate(names)}
         renamed = (f"{sql.name(c)} AS {inner[c]}" for c in names)
-        self.df = df.selectExpr(*renamed, *(sql.name(c) for c in df.columns if c.startswith("__hr_")))
+        carried = [c for c in df.columns if c.startswith("__hr_")]
+        self.df = doorway.select(df, [*renamed, *map(sql.name, carried)])
+        self._columns = [*inner.values(), *carried]
         self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
         if results is not None:
             self._visible[Route.RESULT] = results
@@ -90,30 +92,26 @@ class _WideRow:
         name = f"__hr_e{self._made}"
         self._made += 1
         encoded = contracts.encode(self.df, row, branch.write)
-        self.df = self.df.withColumn(name, F.when(alive(scope, branch.route), encoded))
+        self.df = self.df.withColumn(name, F.when(F.expr(_alive(scope, branch.route)), encoded))
+        self._columns.append(name)
         return name
 
     def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
         spark = self.df.sparkSession
-        exposed = self.df.selectExpr(
-            "*", *(f"{sql.name(inner)} AS {sql.name(name)}" for name, inner in scope.columns.items())
-        )
+        named = (f"{sql.name(inner)} AS {sql.name(name)}" for name, inner in scope.columns.items())
+        exposed = doorway.select(self.df, ["*", *named])
         # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where`
         # took out.
-        here = alive(scope, route)
+        here = F.expr(_alive(scope, route))
         made = {}
         for name in values:
             made[name] = f"__hr_v{self._made}"
             self._made += 1
         values_here = {made[name]: F.when(here, doorway.column(spark, value)) for name, value in values.items()}
-        self.df = exposed.withColumns(values_here).drop(*scope.columns)
+        computed = [value.alias(name) for name, value in values_here.items()]
+        self.df = doorway.select(exposed, list(map(sql.name, self._columns)), computed)
+        self._columns += values_here
         return made
-
-
-def alive(scope: _Scope, route: Route) -> Column:
-    """Whether a row belongs to the stream."""
-    on_route = F.col(hidden.ROUTE) == route.value
-    return on_route if scope.keep is None else on_route & F.coalesce(F.col(scope.keep), F.lit(False))
 
 
 def counts_in_operator(query: QueryPlan) -> bool:
@@ -141,17 +139,17 @@ def to_records(
             # A row that does not fit the contract of its output is a dead letter too.
             counts["dead_letters"] = counts["dead_letters"] + F.count_if(F.col(name).getField("reason").isNotNull())
         counted = counted.observe(OBSERVED, *(count.alias(name) for name, count in counts.items()))
-    per_route: dict[Route, list[tuple[Column, tuple[Column, ...]]]] = {}
+    per_route: dict[Route, list[tuple[str, tuple[str, ...]]]] = {}
     for branch, scope in scopes:
-        record = _record(counted, branch, scope, query)
+        record = _record(branch, scope, query)
         if branch in encoded:
-            record = _under_contract(record, F.col(encoded[branch]), query)
-        per_route.setdefault(branch.route, []).append((alive(scope, branch.route), record))
+            record = _under_contract(record, encoded[branch], query)
+        per_route.setdefault(branch.route, []).append((_alive(scope, branch.route), record))
     # Routes exclude each other, so their branches share slots: a row has as many slots as one route has branches.
     slots = []
     for i in range(max(len(branches) for branches in per_route.values())):
         cases = [branches[i] for branches in per_route.values() if i < len(branches)]
-        slots.append([_choose([(condition, record[field]) for condition, record in cases]) for field in range(4)])
+        slots.append([sql.case([(condition, record[field]) for condition, record in cases]) for field in range(4)])
     outputs = {branch.topic: _written(counted.schema, scope) for branch, scope in scopes}
     return doorway.expand(counted, slots), outputs
 
@@ -161,42 +159,41 @@ def _written(wide: StructType, scope: _Scope) -> StructType:
     return StructType([StructField(name, field.dataType, field.nullable) for name, field in fields])
 
 
-def _choose(cases: list[tuple[Column, Column]]) -> Column:
-    """The value of the first case that holds, else null."""
-    (condition, value), *rest = cases
-    chosen = F.when(condition, value)
-    for condition, value in rest:
-        chosen = chosen.when(condition, value)
-    return chosen
+# From here on in SQL: one call into the JVM for all of it, where each function of a Column is some calls.
 
 
-def _record(df: DataFrame, branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[Column, ...]:
+def _alive(scope: _Scope, route: Route) -> str:
+    """Whether a row belongs to the stream."""
+    on_route = f"{hidden.ROUTE} = {route.value}"
+    return on_route if scope.keep is None else f"{on_route} AND coalesce({scope.keep}, false)"
+
+
+def _record(branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[str, ...]:
     """Topic, key, value and headers of the branch's record."""
-    row = doorway.to_json(df, F.expr(_row(scope.columns)))
+    row = f"{doorway.TO_JSON}({_row(scope.columns)})"
     if branch.route is Route.DEAD_LETTER:
         # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
-        empty = F.expr(f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)")
-        value = F.when(~empty, F.coalesce(F.col(hidden.RAW), row))
+        empty = f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)"
+        value = sql.case([(f"NOT {empty}", f"coalesce({hidden.RAW}, {row})")])
         key = hidden.RECORD_KEY
     else:
         value, key = row, _key(branch, scope, query)
-    return F.lit(branch.topic), F.expr(key), value, F.expr(_headers(branch, query))
+    return sql.text(branch.topic), key, value, _headers(branch, query)
 
 
-def _under_contract(record: tuple[Column, ...], encoded: Column, query: QueryPlan) -> tuple[Column, ...]:
+def _under_contract(record: tuple[str, ...], encoded: str, query: QueryPlan) -> tuple[str, ...]:
     """The record with its payload encoded; as a dead letter, in JSON, if the row does not fit the contract."""
     topic, key, row, headers = record
-    reason = encoded.getField("reason")
-    more = (header("headrace-reason", reason), F.expr(f"array({', '.join(_source_headers(query))})"))
+    fits = f"{encoded}.reason IS NULL"
+    box = "CAST(NULL AS STRING)" if query.dead_letter_topic is None else sql.text(query.dead_letter_topic)
+    reason = sql.header("headrace-reason", sql.text_bytes(f"{encoded}.reason"))
+    more = f"array({', '.join((reason, *_source_headers(query)))})"
     return (
-        F.when(reason.isNull(), topic).otherwise(F.lit(query.dead_letter_topic)),
+        sql.case([(fits, topic)], box),
         key,
-        F.when(reason.isNull(), encoded.getField("value")).otherwise(row),
-        F.when(reason.isNull(), headers).otherwise(F.concat(headers, F.array(more[0]), more[1])),
+        sql.case([(fits, f"{encoded}.value")], row),
+        sql.case([(fits, headers)], f"concat({headers}, {more})"),
     )
-
-
-# From here on in SQL: one call into the JVM for a whole expression, where each function of a Column is some calls.
 
 
 def _row(columns: dict[str, str]) -> str:
@@ -221,19 +218,19 @@ def _pane(query: QueryPlan) -> str:
 
     key = f"to_json({sql.struct({c: of(c) for c in query.key})})" if query.key else "''"
     bounds = (f"unix_millis({of('window_start')})", f"unix_millis({of('window_end')})")
-    return sql.place(sql.text(query.read.topic), sql.text(query.step), key, *bounds, of("pane_index"), of("row_kind"))
+    return _place(sql.text(query.read.topic), sql.text(query.step), key, *bounds, of("pane_index"), of("row_kind"))
 
 
-def header(name: str, value: Column) -> Column:
-    """A header of a record."""
-    return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+def _place(*parts: str) -> str:
+    """Texts and whole numbers as the bytes of a path."""
+    return f"{doorway.PLACE}({', '.join(parts)})"
 
 
 def _source_headers(query: QueryPlan) -> list[str]:
     return [
-        sql.header("headrace-source-topic", sql.text(query.read.topic)),
-        sql.header("headrace-source-partition", hidden.PARTITION),
-        sql.header("headrace-source-offset", hidden.OFFSET),
+        sql.header("headrace-source-topic", _place(sql.text(query.read.topic))),
+        sql.header("headrace-source-partition", _place(hidden.PARTITION)),
+        sql.header("headrace-source-offset", _place(hidden.OFFSET)),
     ]
 
 
@@ -243,17 +240,17 @@ def _headers(branch: Branch, query: QueryPlan) -> str:
         identity, caused = _pane(query), hidden.ARRIVED
     else:
         place = (sql.text(query.read.topic), hidden.PARTITION, hidden.OFFSET, sql.text(query.step))
-        identity, caused = sql.place(*place), hidden.TIMESTAMP
-    headers = [sql.header("headrace-id", identity), sql.header("headrace-source-timestamp", caused)]
+        identity, caused = _place(*place), hidden.TIMESTAMP
+    headers = [sql.header("headrace-id", identity), sql.header("headrace-source-timestamp", _place(caused))]
     reason = f"coalesce({hidden.REASON}, {hidden.INTAKE_REASON}, '')"
     line = sql.text("\n")
     if branch.route is not Route.RESULT:
         # What comes after the first line is the stack.
-        headers.append(sql.header("headrace-reason", f"substring_index({reason}, {line}, 1)"))
+        headers.append(sql.header("headrace-reason", sql.text_bytes(f"substring_index({reason}, {line}, 1)")))
     if branch.route is Route.DEAD_LETTER:
         headers += _source_headers(query)
         first_line = sql.text(r"^[^\n]*\n")
-        stack = sql.header("headrace-stack", f"regexp_replace({reason}, {first_line}, '')")
+        stack = sql.header("headrace-stack", sql.text_bytes(f"regexp_replace({reason}, {first_line}, '')"))
         all_of = ", ".join(headers)
         return f"CASE WHEN contains({reason}, {line}) THEN array({all_of}, {stack}) ELSE array({all_of}) END"
     return f"array({', '.join(headers)})"

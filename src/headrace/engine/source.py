@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from headrace.engine import hidden
+from headrace.engine import hidden, sql
 from headrace.engine.plan import QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import EventTime, Read
@@ -86,66 +85,54 @@ def to_rows(
 
     Records of the control topic are no data: they go through as they are. `tombstones`: so do records without payload.
     """
-    control = F.lit(False) if control_topic is None else F.col(_CONTROL)
-    claims = [] if control_topic is None else [hidden.CLAIM]
+    control = "false" if control_topic is None else _CONTROL
     ids = [hidden.ID] if hidden.ID in records.columns else []
+    more = [*([] if control_topic is None else [hidden.CLAIM]), *ids]
     schema = query.read.schema
     most = query.read.max_bytes
-    small = F.col("value") if most is None else F.when(F.octet_length("value") <= most, F.col("value"))
-    parsed = records.select(
-        _decoded(records.sparkSession, small, query.read, contracts).alias(_PARSED),
-        F.col("value").alias(hidden.RAW),
-        F.col("key").alias(hidden.RECORD_KEY),
-        F.col("partition").alias(hidden.PARTITION),
-        F.col("offset").alias(hidden.OFFSET),
-        F.unix_millis("timestamp").alias(hidden.TIMESTAMP),
-        *([] if control_topic is None else _control_columns(control_topic)),
-        *ids,
+    small = F.expr("value" if most is None else sql.case([(f"octet_length(value) <= {most}", "value")]))
+    parsed = doorway.select(
+        records,
+        [*_taken(control_topic), *ids],
+        [_decoded(records.sparkSession, small, query.read, contracts).alias(_PARSED)],
     )
-
-    def missing(names: Iterable[str]) -> list[Column]:
-        return [F.when(_field(n).isNull(), F.lit(f"required field `{n}` is missing or null")) for n in names]
-
-    required = [c.name for c in schema.columns if not c.nullable]
-    payload = F.coalesce(
-        F.when(F.col(hidden.RAW).isNull(), F.lit(hidden.NO_PAYLOAD)),
+    payload = _coalesced(
+        sql.case([(f"{hidden.RAW} IS NULL", sql.text(hidden.NO_PAYLOAD))]),
         *([] if most is None else [_too_large(most)]),
-        F.col(_PARSED).getField(_MISFIT),
-        *missing(required),
+        f"{_PARSED}.{_MISFIT}",
+        *(_missing(c.name) for c in schema.columns if not c.nullable),
     )
     if not query.takes_side_rows:
         # Another query of the same topic sends these on; what only this query can't do without is its own matter.
-        kept = F.col(hidden.RAW).isNull() if tombstones else F.lit(False)
-        parsed = parsed.where(control | payload.isNull() | kept)
-    own = missing(c.name for c in schema.columns if c.nullable and c.name in _needed(query))
-    reason = F.when(~control, F.coalesce(payload, *own))
-    rows = parsed.select(
-        *(_field(c.name).alias(c.name) for c in schema.columns),
-        reason.alias(hidden.INTAKE_REASON),
-        hidden.RAW,
-        hidden.RECORD_KEY,
-        hidden.PARTITION,
-        hidden.OFFSET,
-        hidden.TIMESTAMP,
-        control.alias(_CONTROL),
-        *claims,
-        *ids,
+        kept = f"{hidden.RAW} IS NULL" if tombstones else "false"
+        parsed = parsed.where(f"{control} OR {payload} IS NULL OR {kept}")
+    own = (_missing(c.name) for c in schema.columns if c.nullable and c.name in _needed(query))
+    reason = sql.case([(f"NOT {control}", _coalesced(payload, *own))])
+    rows = doorway.select(
+        parsed,
+        [
+            *(f"{_field(c.name)} AS {sql.name(c.name)}" for c in schema.columns),
+            f"{reason} AS {hidden.INTAKE_REASON}",
+            *_ORIGIN,
+            hidden.RAW,
+            f"{control} AS {_CONTROL}",
+            *more,
+        ],
     )
-    route = F.when(F.col(_CONTROL), Route.CONTROL.value)
-    dead = F.col(hidden.INTAKE_REASON).isNotNull()
-    return rows.select(
-        *(c.name for c in schema.columns),
-        route.when(dead, Route.DEAD_LETTER.value).otherwise(Route.RESULT.value).alias(hidden.ROUTE),
-        F.lit(None).cast("bigint").alias(hidden.TIME),
-        hidden.PARTITION,
-        hidden.OFFSET,
-        hidden.TIMESTAMP,
-        hidden.RECORD_KEY,
-        # The bytes are kept only where they are needed: they would otherwise cross the shuffle twice.
-        F.when(dead, F.col(hidden.RAW)).alias(hidden.RAW),
-        hidden.INTAKE_REASON,
-        *claims,
-        *ids,
+    dead = f"{hidden.INTAKE_REASON} IS NOT NULL"
+    route = sql.case([(_CONTROL, str(Route.CONTROL.value)), (dead, str(Route.DEAD_LETTER.value))], _RESULT)
+    return doorway.select(
+        rows,
+        [
+            *(sql.name(c.name) for c in schema.columns),
+            f"{route} AS {hidden.ROUTE}",
+            f"CAST(NULL AS BIGINT) AS {hidden.TIME}",
+            *_ORIGIN,
+            # The bytes are kept only where they are needed: they would otherwise cross the shuffle twice.
+            f"{sql.case([(dead, hidden.RAW)])} AS {hidden.RAW}",
+            hidden.INTAKE_REASON,
+            *more,
+        ],
     )
 
 
@@ -157,15 +144,20 @@ def _decoded(spark: SparkSession, value: Column, read: Read, contracts: Contract
     return doorway.from_json(spark, value, columns, _MISFIT)
 
 
-def _too_large(most: int) -> Column:
-    size = F.octet_length(hidden.RAW)
-    reason = F.concat(F.lit("the payload has "), size.cast("string"), F.lit(f" bytes; max_bytes allows {most}"))
-    return F.when(size > most, reason)
-
-
-def _control_columns(topic: str) -> list[Column]:
-    control = F.col("topic") == topic
-    return [F.when(control, F.col("value").cast("string").cast("bigint")).alias(hidden.CLAIM), control.alias(_CONTROL)]
+def _taken(control_topic: str | None) -> list[str]:
+    """What is taken from a record as it is."""
+    taken = [
+        f"value AS {hidden.RAW}",
+        f"key AS {hidden.RECORD_KEY}",
+        f"partition AS {hidden.PARTITION}",
+        f"offset AS {hidden.OFFSET}",
+        f"unix_millis(timestamp) AS {hidden.TIMESTAMP}",
+    ]
+    if control_topic is None:
+        return taken
+    control = f"topic = {sql.text(control_topic)}"
+    claim = sql.case([(control, "CAST(CAST(value AS STRING) AS BIGINT)")])
+    return [*taken, f"{claim} AS {hidden.CLAIM}", f"{control} AS {_CONTROL}"]
 
 
 def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
@@ -173,38 +165,63 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
 
     "Ahead" is measured against the record's Kafka timestamp, not this machine's clock, so a replay decides the same.
     """
-    column = F.col(step.column)
-    data = F.col(hidden.ROUTE) == Route.RESULT.value
+    column = sql.name(step.column)
     if dict(rows.dtypes)[step.column] == "bigint":
-        millis = F.when(column.between(*_CLOCK), column)
+        millis = sql.case([(f"{column} BETWEEN {_CLOCK[0]} AND {_CLOCK[1]}", column)])
     else:
-        millis = F.unix_millis(column)
-    rows = rows.withColumn(hidden.TIME, F.when(data, millis))
-    timeless = data & F.col(hidden.TIME).isNull()
-    reason = F.lit(f"event time `{step.column}` is no time between the years 1 and 9999")
-    timed = rows.withColumns(
+        millis = f"unix_millis({column})"
+    data = f"{hidden.ROUTE} = {_RESULT}"
+    timed = _replaced(rows, {hidden.TIME: sql.case([(data, millis)])})
+    # In this order: a row without a time is not ahead of anything.
+    leaves = [
+        (
+            Route.DEAD_LETTER,
+            f"{data} AND {hidden.TIME} IS NULL",
+            sql.text(f"event time `{step.column}` is no time between the years 1 and 9999"),
+        )
+    ]
+    if step.max_skew_ms is not None:
+        ahead = f"({hidden.TIME} - {hidden.TIMESTAMP})"
+        before = sql.text(f"event time `{step.column}` is ")
+        after = sql.text(f" s ahead of the record's own timestamp; max_skew allows {step.max_skew_ms / 1000:g} s")
+        told = f"concat({before}, CAST(CAST({ahead} / 1000 AS BIGINT) AS STRING), {after})"
+        leaves.append((Route.QUARANTINED, f"{data} AND {ahead} > {step.max_skew_ms}", told))
+    return _replaced(
+        timed,
         {
-            hidden.INTAKE_REASON: F.when(timeless, reason).otherwise(F.col(hidden.INTAKE_REASON)),
-            hidden.ROUTE: F.when(timeless, Route.DEAD_LETTER.value).otherwise(F.col(hidden.ROUTE)),
-        }
+            hidden.INTAKE_REASON: sql.case([(when, reason) for _, when, reason in leaves], hidden.INTAKE_REASON),
+            hidden.ROUTE: sql.case([(when, str(route.value)) for route, when, _ in leaves], hidden.ROUTE),
+        },
     )
-    data = F.col(hidden.ROUTE) == Route.RESULT.value
-    if step.max_skew_ms is None:
-        return timed
-    ahead = F.col(hidden.TIME) - F.col(hidden.TIMESTAMP)
-    skewed = data & (ahead > step.max_skew_ms)
-    reason = F.concat(
-        F.lit(f"event time `{step.column}` is "),
-        (ahead / 1000).cast("bigint").cast("string"),
-        F.lit(f" s ahead of the record's own timestamp; max_skew allows {step.max_skew_ms / 1000:g} s"),
-    )
-    return timed.withColumn(
-        hidden.INTAKE_REASON, F.when(skewed, reason).otherwise(F.col(hidden.INTAKE_REASON))
-    ).withColumn(hidden.ROUTE, F.when(skewed, Route.QUARANTINED.value).otherwise(F.col(hidden.ROUTE)))
 
 
-def _field(name: str) -> Column:
-    return F.col(_PARSED).getField(name)
+def _replaced(rows: DataFrame, values: dict[str, str]) -> DataFrame:
+    """The rows with other values in some columns, all computed from what was there before."""
+    return doorway.select(rows, [f"{values[c]} AS {c}" if c in values else sql.name(c) for c in rows.columns])
+
+
+# Pieces of SQL.
+
+_RESULT = str(Route.RESULT.value)
+_ORIGIN = (hidden.PARTITION, hidden.OFFSET, hidden.TIMESTAMP, hidden.RECORD_KEY)
+
+
+def _field(name: str) -> str:
+    return f"{_PARSED}.{sql.name(name)}"
+
+
+def _coalesced(*values: str) -> str:
+    return f"coalesce({', '.join(values)})"
+
+
+def _missing(name: str) -> str:
+    return sql.case([(f"{_field(name)} IS NULL", sql.text(f"required field `{name}` is missing or null"))])
+
+
+def _too_large(most: int) -> str:
+    size = f"octet_length({hidden.RAW})"
+    told = f"concat('the payload has ', CAST({size} AS STRING), ' bytes; max_bytes allows {most}')"
+    return sql.case([(f"{size} > {most}", told)])
 
 
 def _needed(query: QueryPlan) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def name(of: str) -> str:
@@ -36,6 +36,18 @@ def struct(fields: Mapping[str, str]) -> str:
     return f"named_struct({listed})"
 
 
+def case(cases: Sequence[tuple[str, str]], otherwise: str | None = None) -> str:
+    """The value of the first case whose condition holds.
+
+    >>> case([("a > 1", "b")])
+    'CASE WHEN a > 1 THEN b END'
+    >>> case([("a > 1", "b")], "c")
+    'CASE WHEN a > 1 THEN b ELSE c END'
+    """
+    last = "" if otherwise is None else f" ELSE {otherwise}"
+    return f"CASE {' '.join(f'WHEN {condition} THEN {value}' for condition, value in cases)}{last} END"
+
+
 def text_bytes(expression: str) -> str:
     """A value as the bytes of its text.
 
@@ -46,18 +58,9 @@ def text_bytes(expression: str) -> str:
 
 
 def header(key: str, value: str) -> str:
-    """A header of a record.
+    """A header of a record; its value is bytes.
 
     >>> header("headrace-id", "a")
-    "named_struct('key', 'headrace-id', 'value', CAST(CAST(a AS STRING) AS BINARY))"
+    "named_struct('key', 'headrace-id', 'value', a)"
     """
-    return struct({"key": text(key), "value": text_bytes(value)})
-
-
-def place(*parts: str) -> str:
-    """Parts of a path.
-
-    >>> place("a", "b")
-    "concat_ws('/', a, b)"
-    """
-    return f"concat_ws('/', {', '.join(parts)})"
+    return struct({"key": text(key), "value": value})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -44,7 +45,13 @@ def column(spark: SparkSession, value: Any) -> Column:
 
 
 def _package(spark: SparkSession) -> Any:
-    package: Any = spark._jvm
+    return _package_of(spark._jvm)
+
+
+@lru_cache(maxsize=1)
+def _package_of(jvm: Any) -> Any:
+    """Kept, since each part of the name is a question to the JVM."""
+    package = jvm
     for part in _PACKAGE.split("."):
         package = getattr(package, part)
     return package
@@ -82,20 +89,29 @@ def to_contract(df: DataFrame, struct: Column, contract: Mapping[str, Any], id: 
     return ClassicColumn(_package(df.sparkSession).Contracts.encode(df._jdf, struct._jc, json.dumps(contract), id))
 
 
-def to_json(df: DataFrame, struct: Column) -> Column:
-    """A struct of columns of `df` as JSON bytes."""
-    from pyspark.sql.classic.column import Column as ClassicColumn
+TO_JSON = "__hr_to_json"
+"""In SQL that is given to `select` or `expand`: a struct as JSON bytes."""
+PLACE = "__hr_place"
+"""Likewise: texts and whole numbers as the bytes of a path."""
 
-    return ClassicColumn(_package(df.sparkSession).Records.toJson(df._jdf, struct._jc))
+
+def select(df: DataFrame, expressions: Sequence[str], columns: Sequence[Column] = ()) -> DataFrame:
+    """SQL expressions and then columns of `df`: one call into the JVM for all expressions, where Spark's has several
+    for each.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    spark = df.sparkSession
+    listed = _java_list(spark, [c._jc for c in columns])
+    return ClassicDataFrame(_package(spark).Records.select(df._jdf, json.dumps(expressions), listed), spark)
 
 
-def expand(df: DataFrame, slots: Sequence[Sequence[Column]]) -> DataFrame:
+def expand(df: DataFrame, slots: Sequence[Sequence[str]]) -> DataFrame:
     """Each row as up to one record per slot; a slot is (topic, key, value, headers), none where the topic is null."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     spark = df.sparkSession
-    listed = [_java_list(spark, [c._jc for c in slot]) for slot in slots]
-    return ClassicDataFrame(_package(spark).Records.expand(df._jdf, _java_list(spark, listed)), spark)
+    return ClassicDataFrame(_package(spark).Records.expand(df._jdf, json.dumps(slots)), spark)
 
 
 def _java_list(spark: SparkSession, items: Sequence[Any]) -> Any:

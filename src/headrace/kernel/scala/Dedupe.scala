@@ -52,5 +52,5 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
 
   private def schedule(time: Long): Unit = seen.setDue(timers.register(time))
 
-  override def end(): Unit = seen.save()
+  override def end(soon: Long): Unit = seen.save()
 }

@@ -93,12 +93,11 @@ private final class Expansion {
     var kept = 0
     var i = 0
     while (i < size) {
+      // The sum and its rounding error, whichever of the two is greater: a branch on that would be guessed wrong half the time.
       val y = parts(i)
-      val swap = math.abs(x) < math.abs(y)
-      val big = if (swap) y else x
-      val small = if (swap) x else y
-      val high = big + small
-      val low = small - (high - big)
+      val high = x + y
+      val ofY = high - x
+      val low = (x - (high - ofY)) + (y - ofY)
       if (low != 0.0) { parts(kept) = low; kept += 1 }
       x = high
       i += 1

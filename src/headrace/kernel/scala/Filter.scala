@@ -12,5 +12,5 @@ final class Filter(ordinal: Int) extends Stage {
   override def process(event: Event, watermark: Long, out: Outgoings): Unit =
     if (event.row.isNullAt(ordinal) || !event.row.getBoolean(ordinal)) event.leave(Routes.Filtered, null)
   override def expire(watermark: Long, out: Outgoings): Unit = ()
-  override def end(): Unit = ()
+  override def end(soon: Long): Unit = ()
 }

@@ -34,7 +34,8 @@ final class IdSet(store: NodeStore) {
     due = TimeTree.NoTimer
     headerDirty = false
     val bytes = if (unknown) null else store.get(0L)
-    if (bytes != null) {
+    if (bytes == null) shards.update(0L, new Shard)
+    else {
       val in = ByteBuffer.wrap(bytes)
       shardCount = in.getLong()
       size = in.getLong()
@@ -114,7 +115,7 @@ final class IdSet(store: NodeStore) {
 
 object IdSet {
   val Absent: Long = Long.MinValue
-  val ShardTarget = 32L
+  val ShardTarget = 64L
 
   private def hash(id: Array[Byte]): Int = Murmur3_x86_32.hashUnsafeBytes(id, Platform.BYTE_ARRAY_OFFSET, id.length, 42)
 

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.headrace
 
+import java.nio.charset.StandardCharsets.ISO_8859_1
 import java.time.{Instant, ZoneOffset}
 
 import org.apache.spark.sql.catalyst.util.DateTimeUtils
@@ -31,51 +32,54 @@ object IsoTime {
     val day = dayOfYear - (153 * shifted + 2) / 5 + 1
     val month = if (shifted < 10) shifted + 3 else shifted - 9
     val year = (yearOfEra + era * 400).toInt + (if (month <= 2) 1 else 0)
-    digits(out, year, 4); out.putByte('-'); digits(out, month, 2); out.putByte('-'); digits(out, day, 2); out.putByte('T')
+    two(out, year / 100); two(out, year % 100); out.putByte('-'); two(out, month); out.putByte('-'); two(out, day); out.putByte('T')
     val seconds = (ofDay / 1000000L).toInt
-    digits(out, seconds / 3600, 2); out.putByte(':'); digits(out, seconds / 60 % 60, 2); out.putByte(':')
-    digits(out, seconds % 60, 2); out.putByte('.'); digits(out, (ofDay / 1000L % 1000L).toInt, 3); out.putByte('Z')
+    two(out, seconds / 3600); out.putByte(':'); two(out, seconds / 60 % 60); out.putByte(':'); two(out, seconds % 60)
+    val millis = (ofDay / 1000L % 1000L).toInt
+    out.putByte('.'); out.putByte('0' + millis / 100); two(out, millis % 100); out.putByte('Z')
   }
 
-  private def digits(out: ByteWriter, value: Int, width: Int): Unit = {
-    var divisor = if (width == 4) 1000 else if (width == 3) 100 else 10
-    while (divisor > 0) { out.putByte('0' + value / divisor % 10); divisor /= 10 }
-  }
+  private def two(out: ByteWriter, value: Int): Unit = { out.putByte('0' + value / 10); out.putByte('0' + value % 10) }
+
+  /** What the quick parser says of a text that is not in the common form. */
+  val Unusual: Long = Long.MinValue
 
   /** Microseconds since the epoch, or null if the text is no timestamp. A time without a zone is in UTC. */
   def parse(text: String): java.lang.Long = {
-    val fast = parseUtc(text)
-    if (fast != Long.MinValue) fast
+    // As many bytes as characters, but for the rare ones that are two; what this set lacks becomes a question mark, which no time has.
+    val bytes = text.getBytes(ISO_8859_1)
+    val fast = parseUtc(bytes, 0, bytes.length)
+    if (fast != Unusual) fast
     else DateTimeUtils.stringToTimestamp(UTF8String.fromString(text), ZoneOffset.UTC).map(Long.box).orNull
   }
 
   /** The common form only: date, T or space, time, up to six digits of fraction, Z. */
-  private def parseUtc(s: String): Long = {
-    val length = s.length
-    if (length < 20 || length > 27 || s.charAt(length - 1) != 'Z') return Long.MinValue
-    if (s.charAt(4) != '-' || s.charAt(7) != '-' || s.charAt(13) != ':' || s.charAt(16) != ':') return Long.MinValue
-    if (s.charAt(10) != 'T' && s.charAt(10) != ' ') return Long.MinValue
-    val year = number(s, 0, 4); val month = number(s, 5, 7); val day = number(s, 8, 10)
-    val hour = number(s, 11, 13); val minute = number(s, 14, 16); val second = number(s, 17, 19)
-    if ((year | month | day | hour | minute | second) < 0) return Long.MinValue
-    if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return Long.MinValue
-    if (day > 28 && day > java.time.YearMonth.of(year, month).lengthOfMonth()) return Long.MinValue
+  private[headrace] def parseUtc(s: Array[Byte], from: Int, until: Int): Long = {
+    val length = until - from
+    if (length < 20 || length > 27 || s(until - 1) != 'Z') return Unusual
+    if (s(from + 4) != '-' || s(from + 7) != '-' || s(from + 13) != ':' || s(from + 16) != ':') return Unusual
+    if (s(from + 10) != 'T' && s(from + 10) != ' ') return Unusual
+    val year = number(s, from, from + 4); val month = number(s, from + 5, from + 7); val day = number(s, from + 8, from + 10)
+    val hour = number(s, from + 11, from + 13); val minute = number(s, from + 14, from + 16); val second = number(s, from + 17, from + 19)
+    if ((year | month | day | hour | minute | second) < 0) return Unusual
+    if (month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59) return Unusual
+    if (day > 28 && day > java.time.YearMonth.of(year, month).lengthOfMonth()) return Unusual
     var micros = 0
     if (length > 20) {
-      if (s.charAt(19) != '.' || length == 21) return Long.MinValue
-      micros = number(s, 20, length - 1)
-      if (micros < 0) return Long.MinValue
+      if (s(from + 19) != '.' || length == 21) return Unusual
+      micros = number(s, from + 20, until - 1)
+      if (micros < 0) return Unusual
       var i = length - 21
       while (i < 6) { micros *= 10; i += 1 }
     }
     (daysOf(year, month, day) * 86400L + hour * 3600 + minute * 60 + second) * 1000000L + micros
   }
 
-  private def number(s: String, from: Int, until: Int): Int = {
+  private def number(s: Array[Byte], from: Int, until: Int): Int = {
     var value = 0
     var i = from
     while (i < until) {
-      val digit = s.charAt(i) - '0'
+      val digit = s(i) - '0'
       if (digit < 0 || digit > 9) return -1
       value = value * 10 + digit
       i += 1

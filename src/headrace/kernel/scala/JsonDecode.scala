@@ -42,6 +42,7 @@ private final class JsonRowReader(schema: StructType) {
   private val factory = new JsonFactory().enable(StreamReadFeature.USE_FAST_DOUBLE_PARSER.mappedFeature)
   private val width = schema.length
   private val root = new StructReader(schema, "")
+  private val scanner = new JsonScanner(schema, width + 1)
 
   def read(bytes: Array[Byte]): InternalRow =
     try parse(bytes, 0) catch {
@@ -53,6 +54,11 @@ private final class JsonRowReader(schema: StructType) {
 
   /** The row of what is there from that byte on, with one slot more than the schema has; a [[Misfit]] if there is none. */
   def parse(bytes: Array[Byte], from: Int): InternalRow = {
+    val scanned = scanner.read(bytes, from)
+    if (scanned != null) scanned else parseAny(bytes, from)
+  }
+
+  private def parseAny(bytes: Array[Byte], from: Int): InternalRow = {
     def refuse(reason: String): Nothing = {
       val text = UTF8String.fromBytes(bytes, from, bytes.length - from)
       throw new Misfit(if (text.isValid) reason else "the payload is not UTF-8 text")

@@ -7,19 +7,30 @@ import java.util.Base64
 import com.fasterxml.jackson.core.io.NumberOutput
 
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.analysis.TypeCheckResult
 import org.apache.spark.sql.catalyst.expressions.{Expression, SpecializedGetters, UnaryExpression}
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode}
+import org.apache.spark.sql.catalyst.expressions.json.StructsToJsonEvaluator
+import org.apache.spark.sql.catalyst.json.JacksonUtils
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 
 /**
  * A struct as JSON bytes, in the form of Spark's `to_json`: null fields are left out, timestamps are ISO 8601 in UTC with milliseconds. Written
- * straight from the row's own bytes; it and [[IsoTime]] exist because `to_json` cost several times the operator before it.
+ * straight from the row's own bytes; it and [[IsoTime]] exist because `to_json` cost several times the operator before it. Types that it does not
+ * know are left to `to_json`.
  */
 case class JsonEncode(child: Expression) extends UnaryExpression {
   override def dataType: DataType = BinaryType
-  @transient private lazy val writer = new JsonRowWriter(child.dataType.asInstanceOf[StructType])
+  @transient private lazy val schema = child.dataType.asInstanceOf[StructType]
+  @transient private lazy val writer = if (JsonEncode.supports(schema)) new JsonRowWriter(schema) else null
+  @transient private lazy val fallback = StructsToJsonEvaluator(Map.empty, schema, Some("UTC"))
 
-  def encode(row: InternalRow): Array[Byte] = writer.write(row)
+  override def checkInputDataTypes(): TypeCheckResult =
+    if (JsonEncode.supports(child.dataType)) TypeCheckResult.TypeCheckSuccess else JacksonUtils.verifyType("to_json", child.dataType)
+
+  def encode(row: InternalRow): Array[Byte] =
+    if (writer != null) writer.write(row) else fallback.evaluate(row).asInstanceOf[UTF8String].getBytes
 
   override protected def nullSafeEval(value: Any): Any = encode(value.asInstanceOf[InternalRow])
 
@@ -32,7 +43,6 @@ case class JsonEncode(child: Expression) extends UnaryExpression {
 }
 
 object JsonEncode {
-  /** Types that this writer does not know are left to `to_json`. */
   def supports(dataType: DataType): Boolean = dataType match {
     case s: StructType => s.forall(f => supports(f.dataType))
     case ArrayType(element, _) => supports(element)
@@ -77,13 +87,15 @@ private final class JsonRowWriter(schema: StructType) {
 
   /** Writes the value at an ordinal, which is not null. */
   private def writerOf(dataType: DataType): FieldWriter = dataType match {
-    case StringType => (row, i) => string(row.getUTF8String(i).getBytes)
-    case LongType => (row, i) => ascii(java.lang.Long.toString(row.getLong(i)))
-    case IntegerType => (row, i) => ascii(Integer.toString(row.getInt(i)))
-    case ShortType => (row, i) => ascii(Integer.toString(row.getShort(i).toInt))
-    case ByteType => (row, i) => ascii(Integer.toString(row.getByte(i).toInt))
+    case StringType => (row, i) => string(row.getUTF8String(i))
+    case LongType => (row, i) => out.putDigits(row.getLong(i))
+    case IntegerType => (row, i) => out.putDigits(row.getInt(i).toLong)
+    case ShortType => (row, i) => out.putDigits(row.getShort(i).toLong)
+    case ByteType => (row, i) => out.putDigits(row.getByte(i).toLong)
     // The shortest text that gives the same number again, which `toString` gives from Java 19 on.
-    case DoubleType => (row, i) => val d = row.getDouble(i); number(NumberOutput.toString(d, true), java.lang.Double.isFinite(d))
+    case DoubleType => (row, i) =>
+      val d = row.getDouble(i)
+      if (!fewDecimals(d)) number(NumberOutput.toString(d, true), java.lang.Double.isFinite(d))
     case FloatType => (row, i) => val f = row.getFloat(i); number(NumberOutput.toString(f, true), java.lang.Float.isFinite(f))
     case BooleanType => (row, i) => ascii(if (row.getBoolean(i)) "true" else "false")
     case d: DecimalType => (row, i) => ascii(row.getDecimal(i, d.precision, d.scale).toJavaBigDecimal.toPlainString)
@@ -116,7 +128,7 @@ private final class JsonRowWriter(schema: StructType) {
         var k = 0
         while (k < map.numElements()) {
           if (k > 0) out.putByte(',')
-          string(keys.getUTF8String(k).getBytes)
+          string(keys.getUTF8String(k))
           out.putByte(':')
           if (values.isNullAt(k)) ascii("null") else writer(values, k)
           k += 1
@@ -129,6 +141,42 @@ private final class JsonRowWriter(schema: StructType) {
 
   private def ascii(text: String): Unit = out.putBytes(text.getBytes(US_ASCII))
 
+  /**
+   * Writes a number that has six decimals at most and is of ordinary size, or says that this is not one. Such a decimal has no more than fifteen
+   * digits: no other one that short is the same double, so it is the shortest. The layout is that of Java: a point, and a digit on each side of it.
+   */
+  private def fewDecimals(d: Double): Boolean = {
+    val size = math.abs(d)
+    if (!(size >= 1e-3 && size < 1e7)) return false
+    val millionths = math.rint(size * 1e6)
+    if (millionths / 1e6 != size) return false
+    if (d < 0) out.putByte('-')
+    val whole = millionths.toLong / 1000000L
+    var rest = (millionths.toLong - whole * 1000000L).toInt
+    out.putDigits(whole)
+    out.putByte('.')
+    var place = 100000
+    do {
+      val digit = rest / place
+      out.putByte('0' + digit)
+      rest -= digit * place
+      place /= 10
+    } while (rest > 0)
+    true
+  }
+
+  private def string(text: UTF8String): Unit = {
+    out.putByte('"')
+    val start = out.position
+    out.putText(text)
+    val end = out.position
+    var i = start
+    while (i < end && !isSpecial(out.byteAt(i))) i += 1
+    if (i == end) out.putByte('"') else { out.rewind(start - 1); string(text.getBytes) }
+  }
+
+  private def isSpecial(b: Byte): Boolean = (b >= 0 && b < 0x20) || b == '"' || b == '\\'
+
   /** A JSON string from UTF-8 bytes: only quotes, backslashes and control characters change, and these are single bytes. */
   private def string(utf8: Array[Byte]): Unit = {
     out.putByte('"')
@@ -136,7 +184,7 @@ private final class JsonRowWriter(schema: StructType) {
     var i = 0
     while (i < utf8.length) {
       val b = utf8(i)
-      if ((b >= 0 && b < 0x20) || b == '"' || b == '\\') {
+      if (isSpecial(b)) {
         out.putBytes(utf8, start, i - start)
         escape(b)
         start = i + 1

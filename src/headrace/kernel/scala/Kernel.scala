@@ -50,15 +50,16 @@ object Kernel {
       // After the row is packed: Spark copies what passes here.
       .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
       .select("key", "row")
-      .as[Incoming](Encoders.product[Incoming])
+      .as[Incoming](IncomingRows)
     val layout = RowLayout(
       schema.length, schema.fieldIndex(route), schema.fieldIndex(spec.get("time").asText),
       schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
     val realtime = spec.get("realtime").asBoolean
-    val operator = new KeyedOperator(fused.stages, layout, fused.resultSchema, realtime)
-    val outgoing = (if (realtime) incoming else incoming.mapPartitions(new Bundler(_))(Encoders.product[Incoming]))
-      .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, Encoders.product[Incoming])
-      .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(Encoders.product[Outgoing])
+    val operator = new KeyedOperator(
+      fused.stages, layout, fused.resultSchema, realtime, Option.when(!spec.get("claims").asBoolean)(spec.get("outOfOrderMs").asLong))
+    val outgoing = (if (realtime) incoming else incoming.mapPartitions(new Bundler(_))(IncomingRows))
+      .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, IncomingRows)
+      .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(OutgoingRows)
       .toDF()
 
     // Counted here, where a row is still small: Spark copies what passes an observation.
@@ -75,6 +76,10 @@ object Kernel {
     val counts = spec.get("counted").properties().asScala.toSeq.map { c => F.count_if(F.col("route") === c.getValue.asInt).as(c.getKey) }
     outgoing.observe(spec.get("observed").asText, counts.head, counts.tail: _*)
   }
+
+  // Made by reflection, and the same for all operators.
+  private lazy val IncomingRows = Encoders.product[Incoming]
+  private lazy val OutgoingRows = Encoders.product[Outgoing]
 
   /** Of the names under which the columns of a window leave. */
   val WindowPrefix = "__hr_w_"

@@ -28,7 +28,7 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - In real time Spark takes the expired timers right after the first row of a batch. What is to be done then waits in a backlog, so that rows
  *   are not kept waiting.
  */
-final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema: StructType, realtime: Boolean)
+final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema: StructType, realtime: Boolean, outOfOrderMs: Option[Long])
     extends StatefulProcessor[Array[Byte], Incoming, Outgoing] {
 
   @transient private var event: Event = _
@@ -40,6 +40,8 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   @transient private var backlog: Backlog = _
   @transient private var rowsCome: Boolean = _
   @transient private var comesBack: Boolean = _
+  /** The latest event of this task, in this batch. */
+  @transient private var latest: Long = _
   /** In the first batch of all no key has state before its rows come, which in batches they do once. To find nothing takes RocksDB long. */
   @transient private lazy val firstBatch = !realtime && getHandle.getQueryInfo().getBatchId == 0L
 
@@ -59,6 +61,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     backlog = new Backlog
     rowsCome = false
     comesBack = false
+    latest = KeyedOperator.NoWatermark
   }
 
   override def handleInputRows(key: Array[Byte], rows: Iterator[Incoming], timers: TimerValues): Iterator[Outgoing] = {
@@ -73,7 +76,8 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       stages.foreach(_.begin(unknown = firstBatch))
       ordered.foreach(row => if (isData(row)) process(row, watermark) else out.add(passThrough(row)))
       stages.foreach(_.finish(watermark, out))
-      stages.foreach(_.end())
+      val next = soon(watermark)
+      stages.foreach(_.end(next))
     } else ordered.foreach { row =>
       if (view(row).getInt(layout.route) != Routes.Control) out.add(passThrough(row))
       else if (clock != null) tick(view(row).getLong(layout.timestamp), watermark)
@@ -116,7 +120,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   private def expire(stage: Stage, watermark: Long): Unit = {
     stage.begin(unknown = false)
     stage.expire(watermark, out)
-    stage.end()
+    stage.end(watermark)
   }
 
   override def close(): Unit =
@@ -127,6 +131,15 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   private def watermarkOf(timers: TimerValues): Long = {
     val watermark = timers.getCurrentWatermarkInMs()
     if (watermark == 0L) KeyedOperator.NoWatermark else watermark
+  }
+
+  /**
+   * What the watermark will be at least when more rows of this key come. In batches all rows of a key come at once, and after them Spark moves the
+   * watermark up to the latest event of the batch less `outOfOrderMs`, unless claims move it; but not to a time before 1970.
+   */
+  private def soon(watermark: Long): Long = if (realtime || outOfOrderMs.isEmpty) watermark else {
+    val next = latest - outOfOrderMs.get
+    if (next > 0L) math.max(next, watermark) else watermark
   }
 
   private def turnTo(key: Array[Byte]): Unit = {
@@ -141,7 +154,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       stages.filter(_.usesClock).foreach { stage =>
         stage.begin(unknown = false)
         stage.tick(now, watermark, out)
-        stage.end()
+        stage.end(watermark)
       }
     }
   }
@@ -149,6 +162,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
   private def process(bytes: Array[Byte], watermark: Long): Unit = {
     event.row.pointTo(bytes, bytes.length)
     event.time = event.row.getLong(layout.time)
+    latest = math.max(latest, event.time)
     event.arrived = event.row.getLong(layout.timestamp)
     event.route = Routes.Result
     event.reason = null

@@ -59,8 +59,11 @@ final class NonNullCount(ordinal: Int) extends Measure {
 
 final class DoubleSum(ordinal: Int, dataType: DataType) extends Measure {
   val sum = new ExactSum
+  private val isDouble = dataType == DoubleType
   override def reset(): Unit = sum.reset()
-  override def add(row: UnsafeRow): Unit = if (!row.isNullAt(ordinal)) sum.add(Numbers.asDouble(row, ordinal, dataType))
+  override def add(row: UnsafeRow): Unit = if (!row.isNullAt(ordinal)) {
+    sum.add(if (isDouble) row.getDouble(ordinal) else Numbers.asDouble(row, ordinal, dataType))
+  }
   override def write(out: ByteWriter): Unit = sum.write(out)
   override def mergeFrom(in: ByteBuffer): Unit = sum.mergeFrom(in)
 }

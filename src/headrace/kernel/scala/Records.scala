@@ -2,9 +2,12 @@ package org.apache.spark.sql.headrace
 
 import scala.jdk.CollectionConverters._
 
-import org.apache.spark.sql.{functions => F, Column, DataFrame}
-import org.apache.spark.sql.catalyst.expressions.{Alias, AttributeReference}
-import org.apache.spark.sql.catalyst.plans.logical.{Expand, Project}
+import com.fasterxml.jackson.databind.ObjectMapper
+
+import org.apache.spark.sql.{Column, DataFrame}
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction
+import org.apache.spark.sql.catalyst.expressions.{Alias, AttributeReference, IsNotNull}
+import org.apache.spark.sql.catalyst.plans.logical.{Expand, Filter, Project}
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, ExpressionUtils, SparkSession}
 import org.apache.spark.sql.types.StructType
 
@@ -17,23 +20,37 @@ object Records {
     ExpressionUtils.column(JsonDecode(ExpressionUtils.expression(value), schema.asNullable, reason))
   }
 
-  /** A struct as JSON bytes. */
-  def toJson(df: DataFrame, struct: Column): Column =
-    if (JsonEncode.supports(df.select(struct).schema.head.dataType)) {
-      ExpressionUtils.column(JsonEncode(ExpressionUtils.expression(struct)))
-    } else F.to_json(struct).cast("binary")
+  /** A list of SQL expressions, as JSON, and then columns. */
+  def select(df: DataFrame, expressions: String, columns: java.util.List[Column]): DataFrame = {
+    val listed = mapper.readValue(expressions, classOf[Array[String]]).toIndexedSeq.map(sql(df, _))
+    df.select(listed ++ columns.asScala: _*)
+  }
 
   /**
    * Each row once per slot, as records; a slot whose topic is null gives none. Spark's Expand does this without building
-   * arrays to explode.
+   * arrays to explode. A slot is a list of SQL expressions, one for each column of a record.
    */
-  def expand(df: DataFrame, slots: java.util.List[java.util.List[Column]]): DataFrame = {
-    val flat = slots.asScala.toSeq.flatMap(_.asScala.toSeq)
+  def expand(df: DataFrame, slots: String): DataFrame = {
+    val flat = mapper.readValue(slots, classOf[Array[Array[String]]]).toIndexedSeq.flatMap(_.map(sql(df, _)))
     // Selected once, so that Spark resolves the expressions; the projection itself is then taken apart.
     val Project(resolved, child) = df.select(flat: _*).asInstanceOf[ClassicDataset[_]].queryExecution.analyzed: @unchecked
     val output = TransactionalKafka.schema.map(f => AttributeReference(f.name, f.dataType, nullable = true)())
     val projections = resolved.map { case Alias(value, _) => value; case other => other }.grouped(output.length).toSeq
-    val expanded = ClassicDataset.ofRows(df.sparkSession.asInstanceOf[SparkSession], Expand(projections, output, child))
-    expanded.where(F.col("topic").isNotNull)
+    val records = Filter(IsNotNull(output.head), Expand(projections, output, child))
+    ClassicDataset.ofRows(session(df), records)
   }
+
+  private val mapper = new ObjectMapper
+
+  private def session(df: DataFrame): SparkSession = df.sparkSession.asInstanceOf[SparkSession]
+
+  /** An expression, in which there may be functions of the kernel that Spark does not know. */
+  private def sql(df: DataFrame, text: String): Column =
+    ExpressionUtils.column(session(df).sessionState.sqlParser.parseExpression(text).transform {
+      case call: UnresolvedFunction if call.nameParts == ToJson => JsonEncode(call.arguments.head)
+      case call: UnresolvedFunction if call.nameParts == ToPlace => Place(call.arguments)
+    })
+
+  private val ToJson = Seq("__hr_to_json")
+  private val ToPlace = Seq("__hr_place")
 }

@@ -120,7 +120,8 @@ final class Rolling(
   private def schedule(time: Long): Unit = events.setDue(timers.register(time))
 
   // While events come in, they prune what is too old; a timer is for the time after the last of them.
-  override def end(): Unit = {
+  override def end(soon: Long): Unit = {
+    events.prune(soon - retentionMs)
     if (events.due == TimeTree.NoTimer && !events.isEmpty) schedule(events.last + retentionMs)
     events.save()
   }

@@ -73,7 +73,7 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     schedule()
   }
 
-  override def end(): Unit = index.save()
+  override def end(soon: Long): Unit = index.save()
 
   private def ends(from: Long, to: Long): Iterator[Long] = Iterator.iterate(from)(_ + slide).takeWhile(_ <= to)
 

@@ -74,7 +74,8 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
       events.clearDue()
     }
 
-  override def end(): Unit = {
+  override def end(soon: Long): Unit = {
+    events.prune(soon - sizeMs)
     if (events.due == TimeTree.NoTimer && !events.isEmpty) events.setDue(timers.register(events.last + sizeMs))
     events.save()
   }

@@ -50,8 +50,11 @@ trait Stage extends Serializable {
   /** The clock has reached the time that the stage noted for the current key. */
   def tick(now: Long, watermark: Long, out: Outgoings): Unit = ()
 
-  /** The rows of the current key end: write back what changed. */
-  def end(): Unit
+  /**
+   * The rows of the current key end: write back what changed. No row comes before the watermark is at `soon` or behind it: what only rows
+   * before that could need is not kept.
+   */
+  def end(soon: Long): Unit
 
   /** Whether its timers must fire at their very millisecond; otherwise they may be rounded up, which tells whose they are. */
   def exactTimers: Boolean = false

@@ -79,6 +79,7 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   private def writeNode(node: Node): Unit = {
     node.write(writer)
     store.put(node.id, writer.toBytes)
+    node.stored = true
     node.dirty = false
   }
 
@@ -93,6 +94,7 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     if (sibling != null) {
       val left = root
       left.id = newId()
+      left.stored = false
       left.dirty = true
       cache.update(left.id, left)
       val top = new Inner(0L, left.level + 1)
@@ -237,11 +239,15 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     forget(id)
   }
 
-  private def forget(id: Long): Unit = { cache.remove(id); removed += id }
+  private def forget(id: Long): Unit = if (cache.remove(id).forall(_.stored)) removed += id
 
   private def newId(): Long = { val id = nextId; nextId += 1; root.dirty = true; id }
 
-  private def node(id: Long): Node = cache.getOrElseUpdate(id, decode(id, ByteBuffer.wrap(store.get(id))))
+  private def node(id: Long): Node = cache.getOrElseUpdate(id, {
+    val read = decode(id, ByteBuffer.wrap(store.get(id)))
+    read.stored = true
+    read
+  })
 
   private def entryOf(node: Node): Entry = {
     measures.foreach(_.reset())

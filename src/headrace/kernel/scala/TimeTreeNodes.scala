@@ -8,6 +8,8 @@ import org.apache.spark.unsafe.Platform
 private[headrace] sealed abstract class Node {
   var id: Long
   var dirty = false
+  /** Whether the store has a node of this id. */
+  var stored = false
   def level: Int
   def size: Int
   def count: Long

@@ -122,11 +122,21 @@ private final class TransactionalKafkaWriterFactory(settings: WriterSettings, sh
     new TransactionalKafkaWriter(settings, partitionId, epochId, shares(partitionId))
 }
 
-/** Topics and names of headers are the same in record after record: each is decoded once. */
+/** Topics and names of headers are the same in record after record: each is decoded once, and mostly stands where it stood in the last record. */
 private final class Texts {
   private val known = new util.HashMap[UTF8String, String]
+  private val before = new Array[UTF8String](Texts.Places)
+  private val decoded = new Array[String](Texts.Places)
 
-  def of(text: UTF8String): String = {
+  /** The text at one of the places of a record. */
+  def of(place: Int, text: UTF8String): String =
+    if (place >= Texts.Places) lookedUp(text)
+    else {
+      if (text != before(place)) { decoded(place) = lookedUp(text); before(place) = text.copy() }
+      decoded(place)
+    }
+
+  private def lookedUp(text: UTF8String): String = {
     val found = known.get(text)
     if (found != null) found
     else {
@@ -140,6 +150,8 @@ private final class Texts {
 private object Texts {
   /** More than any query has of them; a topic may be computed, though. */
   val Most = 1000
+  /** A topic and some headers. */
+  val Places = 8
 }
 
 /** What a task tells the driver: whether its share of the position went with its transaction. */
@@ -159,7 +171,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
   }
 
   override def write(row: InternalRow): Unit = {
-    val topic = texts.of(row.getUTF8String(0))
+    val topic = texts.of(0, row.getUTF8String(0))
     val delivery = if (settings.uniform) Deliveries.ExactlyOnce else settings.deliveries.getOrElse(topic, Deliveries.ExactlyOnce)
     delivery match {
       case Deliveries.AtLeastOnce => unbound.send(record(topic, row), must = true)
@@ -183,7 +195,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
       var i = 0
       while (i < list.numElements()) {
         val header = list.getStruct(i, 2)
-        headers.add(texts.of(header.getUTF8String(0)), if (header.isNullAt(1)) null else header.getBinary(1))
+        headers.add(texts.of(i + 1, header.getUTF8String(0)), if (header.isNullAt(1)) null else header.getBinary(1))
         i += 1
       }
     }

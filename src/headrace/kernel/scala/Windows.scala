@@ -172,7 +172,7 @@ final class Windows(step: WindowStep) extends Stage {
     schedule(out)
   }
 
-  override def end(): Unit = index.save()
+  override def end(soon: Long): Unit = index.save()
 
   /** Attends to the windows whose end, or whose end of life, the watermark has reached. */
   private def settle(out: Outgoings): Unit = index.dueAt(context.watermark).foreach { pane =>
