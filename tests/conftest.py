@@ -1,4 +1,6 @@
-"""What all tests share: one Spark session in this process, and the order in which the tests run."""
+"""What all tests share: one Spark session in this process, the order in which the tests run, and what is told of one
+that is stuck.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests import stuck
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +34,8 @@ LONG = (
     "test_window_runs",
 )
 
+STUCK_AFTER_SECONDS = 900.0  # the longest test of `make test` takes less than a minute, of `make soak` some minutes
+
 # Methods are optimized when they are several times as hot as by default: in the minutes of a test run, the optimizing
 # compiler takes more than a quarter of the CPU otherwise (200 s of CPU against 144 s, for 45 tests).
 COMPILE_LATE = " ".join(
@@ -52,6 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return (ORDER.index(folder) if folder in ORDER else 0, item.path.stem not in LONG)
 
     items.sort(key=rank)
+
+
+def pytest_configure() -> None:
+    stuck.say_on_this_stderr()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """With the fixtures that it makes and clears away, a test has its time; see `stuck`."""
+    with stuck.ended(item.nodeid, STUCK_AFTER_SECONDS):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

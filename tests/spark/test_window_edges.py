@@ -193,3 +193,23 @@ def test_names_of_any_kind_in_and_out_of_a_window(spark: SparkSession) -> None:
         (row,) = driver.read("out")
         assert (row["user-id 1"], row["how many"], row["süß-es"]) == ("ann", 2, 3)
         assert driver.read("large") == [{"a b": 2, "user-id 1": "ann"}]
+
+
+@pytest.mark.parametrize("name", ["price.net", "cost${eur}", "a`b", "${spark.app.name}", "\\n'"])
+def test_a_column_with_a_name_that_means_something_to_spark(spark: SparkSession, name: str) -> None:
+    quoted = "`" + name.replace("`", "``") + "`"
+    pipeline = hr.Pipeline("names")
+    read = pipeline.read("clicks", schema=f"{quoted} STRING, n INT, at TIMESTAMP").event_time("at")
+    keyed = read.key_by(name)
+    keyed.window("hourly", hr.tumbling("1h"), last=F.max(F.col(quoted)), sum=F.sum("n")).write("windows")
+    keyed.rolling("recent", **{"sum " + name: hr.last("1h").sum("n")}).write("rolling")
+    read.with_column("more", F.col(quoted)).select(name, "more").write("selected")
+    read.apply(lambda df: df.where("n > 1")).write("applied")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("clicks", *({name: "ann", "n": n, "at": at(n)} for n in (1, 2)))
+        driver.advance_watermark(at(200))
+        (window,) = driver.read("windows")
+        assert (window[name], window["last"], window["sum"]) == ("ann", "ann", 3)
+        assert [(row[name], row["sum " + name]) for row in driver.read("rolling")] == [("ann", 1), ("ann", 3)]
+        assert driver.read("selected") == [{name: "ann", "more": "ann"}] * 2
+        assert [(row[name], row["n"]) for row in driver.read("applied")] == [("ann", 2)]

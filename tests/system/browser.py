@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Nothing is asked of any network, and there is no screen to draw on.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+ANSWERS_WITHIN_SECONDS = 60
 
 
 def executable() -> str:
@@ -26,9 +31,36 @@ def executable() -> str:
 def browser() -> Iterator[Browser]:
     """A browser without a window."""
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        launched = _answering(playwright)
         yield launched
         launched.close()
+
+
+def _answering(playwright: Playwright) -> Browser:
+    """Playwright waits for the first page of a browser without a bound, and one that starts badly never makes it."""
+    for _ in range(2):
+        try:
+            with _within(ANSWERS_WITHIN_SECONDS):
+                launched = playwright.chromium.launch(executable_path=executable(), args=FLAGS)
+                launched.new_page().close()
+                return launched
+        except TimeoutError:
+            continue
+    pytest.fail(f"{executable()} was started twice, and neither made a page in {ANSWERS_WITHIN_SECONDS} s")
+
+
+@contextmanager
+def _within(seconds: int) -> Iterator[None]:
+    def late(*_: object) -> NoReturn:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Tab:

@@ -11,7 +11,6 @@ import pytest
 
 import headrace as hr
 from headrace.engine.settings import Mode
-from headrace.errors import QueryFailedError
 from tests.system import model
 from tests.system.model import Arrival, timestamp
 from tests.system.records import LogReader, Sent, positions, produce
@@ -165,23 +164,6 @@ def test_what_the_oldest_event_on_time_needs_is_kept(engine: Engine, topic: Topi
     engine.replay(pipeline, tmp_path)
     counts = [record.row["count"] for record in engine.read(f"{name}-results")]
     assert counts == [1, 2, 1, 2], "the last is that of 931 and 990"
-
-
-def test_a_query_has_one_watermark(engine: Engine, topic: Topic, tmp_path: Path) -> None:
-    # With two, Spark would go by the lesser one, and what a batch leaves in the state would be too little.
-    name, source = fresh("own-watermark"), topic("own-watermark", partitions=1)
-    pipeline = hr.Pipeline(name)
-    (
-        pipeline.read(source, schema="k STRING, at TIMESTAMP")
-        .event_time("at", out_of_order="10s")
-        .apply(lambda df: df.withWatermark("at", "1 hour").drop("at"), schema="k STRING")
-        .key_by("k")
-        .rolling("counted", count=hr.last("1m").count())
-        .write(f"{name}-results")
-    )
-    produce(engine.bootstrap, source, at_seconds((0,)))
-    with pytest.raises(QueryFailedError, match="Redefining watermark is disallowed"):
-        engine.replay(pipeline, tmp_path)
 
 
 def test_before_1970_there_is_no_watermark_and_all_state_is_kept(engine: Engine, topic: Topic, tmp_path: Path) -> None:

@@ -190,6 +190,36 @@ def test_apply_that_drops_what_travels_with_the_row_is_an_error(job: Job) -> Non
     assert "keep it" in str(caught.value.fix)
 
 
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        # A watermark of a column that is always null would stand still, and Spark would go by it without a word.
+        (
+            lambda df: df.withColumn("never", F.lit(None).cast("timestamp")).withWatermark("never", "1 day"),
+            "withWatermark",
+        ),
+        (lambda df: df.dropDuplicates(["x"]), "dropDuplicates"),
+        (lambda df: df.groupBy("k", "_headrace").agg(F.sum("x").alias("x"), F.max("at").alias("at")), "an aggregation"),
+        (lambda df: df.join(df.select(F.col("x").alias("y")), F.expr("x = y")), "a join of two streams"),
+        (lambda df: df.limit(5), "limit"),
+    ],
+)
+def test_apply_that_keeps_state_is_an_error(job: Job, function: Callable[[Any], Any], named: str) -> None:
+    job.read().event_time("at").apply(function).write(job.out("lost"))
+    run = Run(job.pipeline, bootstrap=job.engine.bootstrap, checkpoint=job.folder, spark=job.engine.spark)
+    with pytest.raises(UnsupportedStepError, match=rf"\.apply\(\.\.\.\) uses {named}\.") as caught:
+        run.start()
+    assert "tests/system/test_steps.py" in str(caught.value.location)
+
+
+def test_apply_may_join_a_table_that_was_aggregated(job: Job) -> None:
+    table = job.engine.spark.createDataFrame([(1, "one"), (2, "two"), (2, "zwei")], "y INT, name STRING")
+    names = table.groupBy("y").agg(F.count("*").alias("n")).distinct().limit(10)
+    job.read().apply(lambda df: df.join(names, F.expr("x = y"))).write(job.out("named"))
+    (named,) = job.run(events([1, 2, 3]), "named")
+    assert [(record.row["x"], record.row["n"]) for record in named] == [(1, 1), (2, 2)]
+
+
 def test_an_unknown_column_in_sql_is_found_when_the_run_starts(job: Job) -> None:
     job.read().where("amuont > 5").write(job.out("lost"))
     run = Run(job.pipeline, bootstrap=job.engine.bootstrap, checkpoint=job.folder, spark=job.engine.spark)

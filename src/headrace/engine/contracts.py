@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.engine import sql
 from headrace.engine.contract_outputs import Encoding, encoding_of
 from headrace.errors import (
     BrokenContractError,
@@ -71,7 +72,7 @@ class Contracts:
         """Payloads as a struct of the read's columns and `reason`."""
         assert read.contract is not None
         assert read.contract.schema is not None
-        columns = ", ".join(f"`{c.name}` {c.type}" for c in read.schema.columns)
+        columns = ", ".join(f"{sql.name(c.name)} {c.type}" for c in read.schema.columns)
         spec = read.contract.schema.spec(read.contract.message)
         return doorway.from_contract(spark, value, spec, columns, reason, self._access())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from headrace.engine import hidden
+from headrace.engine import hidden, sql
 from headrace.engine.control import Control
 from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, counts_in_operator, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful
@@ -224,7 +224,7 @@ def _if_alive(rows: DataFrame, value: Any, keeps: list[str]) -> Column:
 
 def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:
     chosen = [
-        F.col(f"`{name}`") if value is None else _if_alive(rows, value, keeps).alias(name)
+        F.col(sql.name(name)) if value is None else _if_alive(rows, value, keeps).alias(name)
         for name, value in step.columns
     ]
     return rows.select(*chosen, *(c for c in rows.columns if c.startswith("__hr_")))
@@ -235,7 +235,7 @@ def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
     carried = [c for c in rows.columns if c.startswith("__hr_")]
     own = [c for c in rows.columns if c not in carried]
     data = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
-    given = data.select(*(f"`{c}`" for c in own), F.struct(*carried).alias(hidden.META))
+    given = data.select(*map(sql.name, own), F.struct(*carried).alias(hidden.META))
     result: DataFrame = step.function(given)
     if hidden.META not in getattr(result, "columns", ()):
         raise UnsupportedStepError(
@@ -244,8 +244,16 @@ def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
             fix=f'keep it: df.select("{hidden.META}", ...) or df.withColumn(...), df.where(...).',
             location=step.location,
         )
+    found = doorway.keeps_state(result)
+    if found is not None:
+        raise UnsupportedStepError(
+            f"the function given to .apply(...) uses {found}.",
+            why="It must be stateless: time is that of .event_time(...), and state is that of steps with a name.",
+            fix="leave it out; say out_of_order in .event_time(...), and use .dedupe, .rolling or .window for state.",
+            location=step.location,
+        )
     columns = [c for c in result.columns if c != hidden.META]
-    applied = result.select(*(f"`{c}`" for c in columns), *(f"{hidden.META}.{c}" for c in carried))
+    applied = result.select(*map(sql.name, columns), *(f"{hidden.META}.{c}" for c in carried))
     if control is None:
         return applied
     claims = rows.where(F.col(hidden.ROUTE) == Route.CONTROL.value).select(*carried)

@@ -58,6 +58,8 @@ def master(slots: int) -> str:
 SESSION: dict[str, str] = {
     # One clock for everybody: event times are instants, and JSON carries them in UTC.
     "spark.sql.session.timeZone": "UTC",
+    # Columns may be called `cost${eur}`; Spark would put the value of a variable there, also inside of quotes.
+    "spark.sql.variable.substitute": "false",
     # The platform has its own views; a second web server on a second port is a surprise.
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine import hidden
+from headrace.engine import hidden, sql
 from headrace.engine.contracts import Contracts
 from headrace.engine.dead_letter_box import DeadLetterBox
 from headrace.engine.plan import QueryPlan, Route
@@ -192,7 +192,7 @@ class SinkQueries:
         own = [name for name in rows.columns if not name.startswith("__hr_")]
         columns = tuple(Column(name, rows.schema[name].dataType.simpleString()) for name in own)
         nested = [] if store.takes_nested else [c.name for c in columns if is_nested(c)]
-        values = [F.to_json(f"`{n}`").alias(n) if n in nested else F.col(f"`{n}`") for n in own]
+        values = [F.to_json(sql.name(n)).alias(n) if n in nested else F.col(sql.name(n)) for n in own]
         # What few need, few get: each value is copied to the worker and through it.
         dead = F.col(hidden.INTAKE_REASON).isNotNull()
         id = F.col(hidden.ID) if store.needs_ids else F.lit(None).cast("string")
@@ -291,8 +291,8 @@ def _latest(rows: DataFrame, store: StoreSink) -> DataFrame:
     order = F.struct(hidden.OFFSET, hidden.PARTITION)
     last = (
         rows.where(F.col(hidden.INTAKE_REASON).isNull())
-        .groupBy(*(F.col(f"`{name}`").alias(f"__hr_k{i}") for i, name in enumerate(store.key)))
-        .agg(F.max_by(F.struct(*(f"`{c}`" for c in rows.columns)), order).alias("row"))
+        .groupBy(*(F.col(sql.name(name)).alias(f"__hr_k{i}") for i, name in enumerate(store.key)))
+        .agg(F.max_by(F.struct(*map(sql.name, rows.columns)), order).alias("row"))
         .select("row.*")
     )
     return last.unionByName(dead)

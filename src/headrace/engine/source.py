@@ -140,7 +140,7 @@ def _decoded(spark: SparkSession, value: Column, read: Read, contracts: Contract
     if read.contract is not None:
         assert contracts is not None
         return contracts.decode(spark, value, read, _MISFIT)
-    columns = ", ".join(f"`{c.name}` {c.type}" for c in read.schema.columns)
+    columns = ", ".join(f"{sql.name(c.name)} {c.type}" for c in read.schema.columns)
     return doorway.from_json(spark, value, columns, _MISFIT)
 
 

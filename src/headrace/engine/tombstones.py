@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from headrace.engine import hidden
+from headrace.engine import hidden, sql
 from headrace.engine.plan import Route
 from headrace.sinks.protocol import ROW_KIND
 
@@ -28,7 +28,7 @@ def with_deletes(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     for value in values.values():
         gone = gone & value.isNotNull()
     kind = next((name for name in rows.columns if name.lower() == ROW_KIND), ROW_KIND)
-    changes = {name: F.when(gone, value).otherwise(F.col(f"`{name}`")) for name, value in values.items()}
+    changes = {name: F.when(gone, value).otherwise(F.col(sql.name(name))) for name, value in values.items()}
     changes[kind] = F.when(gone, F.lit("-D")).otherwise(F.col(kind) if kind in rows.columns else F.lit(None))
     reason = F.when(~gone, F.col(hidden.INTAKE_REASON))
     return rows.withColumns({**changes, hidden.INTAKE_REASON: reason})

@@ -114,6 +114,12 @@ def expand(df: DataFrame, slots: Sequence[Sequence[str]]) -> DataFrame:
     return ClassicDataFrame(_package(spark).Records.expand(df._jdf, json.dumps(slots)), spark)
 
 
+def keeps_state(df: DataFrame) -> str | None:
+    """What in a stream's plan keeps state or sets a watermark, in the words of the DataFrame API."""
+    found: str | None = _package(df.sparkSession).Statefulness.of(df._jdf)
+    return found
+
+
 def _java_list(spark: SparkSession, items: Sequence[Any]) -> Any:
     assert spark._jvm is not None
     made = spark._jvm.java.util.ArrayList()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public there, but not marked so for type checkers
@@ -248,12 +248,17 @@ class Topics:
 
     def _config(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)
+
+        def ask() -> dict[str, Any]:
+            entries: dict[str, Any] = self._result(
+                self._admin.describe_configs([resource], request_timeout=self.timeout)[resource]
+            )
+            return entries
+
         try:
             # The topic is there; the node that is asked may not have heard of it yet.
             entries = answer(
-                lambda: self._result(self._admin.describe_configs([resource], request_timeout=self.timeout)[resource]),
-                _SPREAD_SECONDS,
-                passing=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
+                lambda: answer(ask, self.timeout), _SPREAD_SECONDS, passing=(KafkaError.UNKNOWN_TOPIC_OR_PART,)
             )
         except KafkaException as error:
             raise self._translate(error, f"the settings of topic `{name}` can't be read") from error

@@ -65,7 +65,7 @@ def read(spark: SparkSession, path: str | Path, version: int | None = None) -> D
         values = spark.createDataFrame(_partition_values(table, partitions), outside)
         named = rows.withColumn(name, F.col("_metadata.file_name"))
         rows = named.join(F.broadcast(values), name)
-    return rows.select(*(F.col(f"`{field.name}`") for field in schema.fields))
+    return rows.select(*(F.col("`" + field.name.replace("`", "``") + "`") for field in schema.fields))
 
 
 def _partition_values(table: Any, partitions: list[str]) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ import org.apache.spark.sql.{functions => F, Column, DataFrame, Encoders, Row}
 import org.apache.spark.sql.catalyst.expressions.{Alias, AttributeSeq, BindReferences, Expression}
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
 import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, ExpressionUtils}
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types._
@@ -31,12 +32,12 @@ object Kernel {
     // runs on and late rows come in; the stages decide what to do with them. (Held by the test `late rows reach the kernel`.)
     val columns = df.columns.filterNot(_ == eventTime)
     val schema = StructType(df.schema.filterNot(_.name == eventTime))
-    val rows = df.select(columns.toIndexedSeq.map(F.col): _*)
+    val rows = df.select(columns.toIndexedSeq.map(plain): _*)
     val keyColumns = strings(spec.get("key"))
     val fused = new FusedSteps(rows, StructType(keyColumns.map(schema(_))), spec.get("stages").elements().asScala.toSeq, windowColumns)
 
     // A window over the whole stream has one key.
-    val key = keyBytes(if (keyColumns.isEmpty) Seq(F.lit(0)) else keyColumns.map(F.col))
+    val key = keyBytes(if (keyColumns.isEmpty) Seq(F.lit(0)) else keyColumns.map(plain))
     val ticks = F.array(Clock.keys(spec.get("statePartitions").asInt).map(F.lit(_)): _*)
     val position = keyBytes(Seq(F.col(spec.get("partition").asText), F.col(spec.get("offset").asText)))
     val incoming = df
@@ -45,7 +46,7 @@ object Kernel {
         F.when(F.col(route) === Routes.Result, key)
           .when(F.col(route) === Routes.Control, F.get(ticks, F.col(spec.get("partition").asText)))
           .otherwise(position).as("key"),
-        bytes(columns.toIndexedSeq.map(F.col)).as("row"),
+        bytes(columns.toIndexedSeq.map(plain)).as("row"),
         F.col(eventTime))
       // After the row is packed: Spark copies what passes here.
       .withWatermark(eventTime, s"${spec.get("outOfOrderMs").asLong} milliseconds")
@@ -71,6 +72,9 @@ object Kernel {
           fused.resultSchema.fieldNames.toIndexedSeq.map(c => F.col("out").getField(c).as(if (fused.windowed) WindowPrefix + c else c)) ++
           Seq(F.col("route").as(route), F.col("reason").as(spec.get("reason").asText)): _*)
   }
+
+  /** A column of just that name, whatever is in it: a dot is no path. */
+  private[headrace] def plain(name: String): Column = F.col(quoteIdentifier(name))
 
   private def observed(outgoing: DataFrame, spec: JsonNode): DataFrame = if (spec.get("observed").isNull) outgoing else {
     val counts = spec.get("counted").properties().asScala.toSeq.map { c => F.count_if(F.col("route") === c.getValue.asInt).as(c.getKey) }
@@ -164,7 +168,7 @@ private final class FusedSteps(
       val used = schema.fieldNames.toIndexedSeq.filter(aggregates.references)
       val named = names.map(n => windowColumns.get(s"aggregate:$n").as(n))
       val stored = if (used.isEmpty) schema.fieldNames.toIndexedSeq.take(1) else used
-      val reduced = AggregateColumns.of(rows.select(stored.map(c => F.col(s"`$c`")): _*), named)
+      val reduced = AggregateColumns.of(rows.select(stored.map(Kernel.plain): _*), named)
       new Sliding(step(reduced, Everything), windows.get("sizeMs").asLong, schema, stored.map(schema.fieldIndex).toArray)
     } else {
       val whole = step(aggregates, WindowAssigner.of(windows))
