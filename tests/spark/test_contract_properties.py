@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headrace.pipeline.contracts import ContractSchema
@@ -43,8 +43,13 @@ def test_random_values_round_trip(spark: SparkSession, registry: StubRegistry, c
     assert [each.payload for each in found] == payloads
 
 
+def one_field(kind: str) -> dict[str, Any]:
+    return {"type": "record", "name": "One", "fields": [{"name": "f", "type": kind}]}
+
+
 @SETTINGS
 @given(case=evolutions())
+@example(case=(one_field("long"), one_field("float"), [{"f": 2**24 + 1}]))
 def test_random_evolutions_are_read_as_fastavro_reads_them(
     spark: SparkSession, registry: StubRegistry, case: tuple[Any, Any, list[Any]]
 ) -> None:
@@ -53,7 +58,8 @@ def test_random_evolutions_are_read_as_fastavro_reads_them(
     payloads = [framed(id, avro_bytes(written, value)) for value in values]
     found = through(spark, registry.url, avro(read), payloads, id=id)
     assert [(each.reason, each.unfit) for each in found] == [(None, None)] * len(values)
-    expected = [avro_value(payload, written, read) for payload in payloads]
+    # Written and read once more: fastavro promotes a long to a double where the schema says float.
+    expected = [avro_value(framed(id, avro_bytes(read, avro_value(p, written, read))), read) for p in payloads]
     assert [avro_value(each.payload or b"", read) for each in found] == expected
 
 
