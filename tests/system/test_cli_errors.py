@@ -144,10 +144,11 @@ def test_java_that_is_too_old(broker: EmbeddedBroker, topic: Topic, tmp_path: Pa
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "shadow"), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "HEADRACE_STATE": str(tmp_path / "state"),
     }
-    run = headrace(
-        tmp_path / "run", "run", ALERTS, "--bootstrap", broker.bootstrap, TEST_SOURCE=topic("old-java"), **environment
-    )
+    source = topic("old-java")
+    run = headrace(tmp_path / "run", "run", ALERTS, "--bootstrap", broker.bootstrap, TEST_SOURCE=source, **environment)
     assert_plain(run)
+    assert not (tmp_path / "state" / "checkpoints").exists()
+    assert f"{source}-alerts" not in [each.name for each in Topics(broker.bootstrap).list()]
     assert "JavaTooOldError: Java 11 at " in run.err
     assert "need Java 17 or newer" in run.err
     assert "Fix: install Java 17 or newer" in run.err
@@ -198,6 +199,9 @@ def test_a_checkpoint_that_does_not_fit_then_one_that_does(
     assert busy["error"] == "AlreadyRunningError"
     assert f"process {os.getpid()}" in busy["what"]
     other.close()
+    # Spark has noted a batch: from here on the checkpoint is somebody's.
+    (folder / "queries" / "begun" / "offsets").mkdir(parents=True)
+    (folder / "queries" / "begun" / "offsets" / "0").touch()
 
     foreign = error_of(attempt("foreign"))
     assert foreign["error"] == "CheckpointMismatchError"
@@ -209,6 +213,9 @@ def test_a_checkpoint_that_does_not_fit_then_one_that_does(
     assert changed["error"] == "CheckpointMismatchError"
     assert "was written by another shape of pipeline" in changed["what"]
     assert "steps.spending.aggregates.n" in changed["why"]
+
+    made = [each.name for each in Topics(broker.bootstrap).list()]
+    assert f"{source}-alerts" not in made, "a run that was refused leaves nothing behind"
 
     (folder / "headrace.json").unlink()
     good = attempt("good")

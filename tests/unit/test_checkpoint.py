@@ -40,10 +40,24 @@ def reopen(folder: Path, build: Build = default, *, schema: str = SCHEMA, key: s
     return checkpoint.id
 
 
+def begin(folder: Path, log: str = "offsets") -> None:
+    """As Spark notes its first batch."""
+    note = folder / "queries" / "job-activity" / log / "0"
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.touch()
+
+
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def made(tmp_path: Path) -> Path:
+    """By a start that went no further."""
     open_(tmp_path).close()
     return tmp_path
+
+
+@pytest.fixture
+def written(made: Path) -> Path:
+    begin(made)
+    return made
 
 
 def test_it_keeps_its_identity_from_run_to_run(written: Path) -> None:
@@ -61,6 +75,7 @@ def test_another_folder_is_another_writer(tmp_path: Path) -> None:
 
 def test_the_number_of_state_partitions_is_that_of_the_first_run(tmp_path: Path) -> None:
     open_(tmp_path, partitions=3).close()
+    begin(tmp_path)
     later = open_(tmp_path, partitions=8)
     assert later.state_partitions == 3
     later.close()
@@ -103,6 +118,14 @@ def test_another_shape_of_state_is_refused_with_the_difference(written: Path, bu
     assert difference in str(caught.value.why)
     assert "--checkpoint DIR" in str(caught.value.fix)
     reopen(written)
+
+
+def test_a_start_that_wrote_nothing_binds_nobody(made: Path) -> None:
+    """Java was too old, say, or Spark did not know a function: the pipeline is mended, and starts."""
+    id = reopen(made, lambda s: rolled(s, window="2m"), key="z")
+    other = open_(made, *queries(name="other"), name="other", partitions=8)
+    assert (other.id, other.state_partitions) == (id, 8)
+    other.close()
 
 
 def test_another_type_of_a_column_in_the_state_is_refused(written: Path) -> None:
@@ -171,21 +194,22 @@ def test_a_pipeline_has_a_checkpoint_of_its_own_by_default(monkeypatch: pytest.M
     assert default_checkpoint("job") == tmp_path / "checkpoints" / "job"
 
 
-def test_what_a_crash_in_the_first_commit_left_is_cleared(written: Path) -> None:
-    query = written / "queries" / "job-activity"
+def test_what_a_crash_in_the_first_commit_left_is_cleared(made: Path) -> None:
+    query = made / "queries" / "job-activity"
     for file in ("commits/.0.1b42be6b.tmp", "state/0/0/1_7c5f.zip", "offsets/.0.77.tmp", "metadata"):
         (query / file).parent.mkdir(parents=True, exist_ok=True)
         (query / file).touch()
-    reopen(written)
+    reopen(made)
     assert [p.name for p in sorted(query.rglob("*")) if p.is_file()] == ["metadata"]
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
-def test_nothing_of_a_batch_that_was_begun_is_cleared(written: Path, log: str) -> None:
-    query = written / "queries" / "job-activity"
+def test_nothing_of_a_batch_that_was_begun_is_cleared(made: Path, log: str) -> None:
+    query = made / "queries" / "job-activity"
+    begin(made, log)
     files = [query / log / "0", query / "commits" / ".0.tmp", query / "state" / "0" / "1.zip"]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    reopen(written)
+    reopen(made)
     assert [file for file in files if not file.exists()] == []

@@ -27,12 +27,20 @@ def _sweep(query: Path) -> None:
 
     Real time writes state first, then the commit, then the offsets. Without either log nothing refers to the state.
     """
-    logs = [file for log in ("offsets", "commits") for file in (query / log).glob("*")]
-    if any(file.name.isdigit() for file in logs):
+    if _has_begun(query):
         return
-    for file in logs:
+    for file in _logs(query):
         file.unlink()
     shutil.rmtree(query / "state", ignore_errors=True)
+
+
+def _has_begun(query: Path) -> bool:
+    """Whether Spark has noted a batch of the query."""
+    return any(file.name.isdigit() for file in _logs(query))
+
+
+def _logs(query: Path) -> list[Path]:
+    return [file for log in ("offsets", "commits") for file in (query / log).glob("*")]
 
 
 def default_checkpoint(pipeline: str) -> Path:
@@ -138,6 +146,13 @@ class Checkpoint:
             self._save(identity)
             return identity
         identity = _Identity(**json.loads(file.read_text()))
+        if not any(_has_begun(query) for query in (self.folder / "queries").glob("*")):
+            # The start that made it went no further: there is nothing that this one would have to fit.
+            identity = replace(
+                identity, pipeline=self._pipeline, state_partitions=state_partitions, queries=queries, types={}
+            )
+            self._save(identity)
+            return identity
         if identity.pipeline != self._pipeline:
             raise CheckpointMismatchError(
                 f"the checkpoint belongs to pipeline `{identity.pipeline}`, not to `{self._pipeline}`.",

@@ -30,8 +30,9 @@ from headrace.engine.settings import NO_RESULTS_WAIT, REALTIME, Mode, RunSetting
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.timekeeper import Timekeepers
-from headrace.engine.topics import prepare_topics
+from headrace.engine.topics import make_outputs, source_partitions
 from headrace.errors import BrokerUnavailableError
+from headrace.jvm.java import find_java
 from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
 
@@ -113,11 +114,15 @@ class Run:
         return self._folder / "spark.log"
 
     def start(self) -> None:
-        """Check the log and the checkpoint, then start Spark and the queries."""
+        """Check Java, the log and the checkpoint, then start Spark and the queries."""
+        if self._given is None:
+            find_java()
         self._sinks.check(self._folder)
-        partitions = prepare_topics(self._bootstrap, self.plans, self._sinks, self._report)
+        partitions = source_partitions(self._bootstrap, self.plans, self._sinks)
         self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
         try:
+            # Not before all that can be refused has been: a run that never was leaves no topics behind.
+            make_outputs(self._bootstrap, self.plans, self._sinks, partitions, self._report)
             self._tell_the_log()
             state_partitions = self._checkpoint.state_partitions
             # Real-time mode runs all tasks of all queries at the same time.
