@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+import headrace as hr
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode, RunSettings
 from headrace.log.broker import EmbeddedBroker, free_port
@@ -21,10 +22,18 @@ from tests.system.faults.gate import BEFORE_GATE, gated, rows_with_gate
 from tests.system.faults.harness import Chaos
 from tests.system.faults.victims import Broker, Driver
 from tests.system.faults.worker import Job
+from tests.system.model import timestamp
 from tests.system.postgres_server import PostgresServer
-from tests.system.records import DEADLINE, produce, read_all
+from tests.system.records import DEADLINE, Sent, produce, read_all
 from tests.system.running import Engine, Told, wait_for
+from tests.system.wide_stream import START
 
+IMPATIENT = (
+    ("max.block.ms", "2000"),
+    ("delivery.timeout.ms", "2000"),
+    ("request.timeout.ms", "1000"),
+    ("linger.ms", "0"),
+)
 ALL_IDS = [*range(20), *range(100, 100 + BEFORE_GATE), 999]
 
 
@@ -142,8 +151,7 @@ def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
 ) -> None:
     scene = Scene(mortal, tmp_path)
     told = Told()
-    impatient = {"max_block_ms": "2000", "delivery_timeout_ms": "2000", "request_timeout_ms": "1000", "linger_ms": "0"}
-    with scene.run(engine, told, **impatient) as run:
+    with scene.run(engine, told, **{name.replace(".", "_"): value for name, value in IMPATIENT}) as run:
         waiting = threading.Thread(target=run.wait)
         waiting.start()
         wait_for(scene.undecided, "an open transaction")
@@ -155,6 +163,40 @@ def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
         waiting.join(DEADLINE)
         assert not waiting.is_alive()
     assert scene.written() == Counter(ALL_IDS)
+
+
+@pytest.mark.soak
+def test_a_replay_that_can_not_even_be_started_again_is_not_over(
+    engine: Engine, mortal: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """With claims, a query asks the broker before it starts: it was taken for one that had come to its end."""
+    name = f"claims-{uuid.uuid4().hex[:6]}"
+    Topics(mortal.bootstrap, timeout=30).ensure(name, partitions=1)
+    produce(mortal.bootstrap, name, [Sent.row({"at": timestamp(START + i * 1000)}) for i in range(600)])
+    pipeline = hr.Pipeline(name)
+    timed = pipeline.read(name, schema="at TIMESTAMP").event_time("at", watermark=hr.perfect()).key_by("at")
+    timed.rolling("counted", count=hr.last("1m").count()).write(f"{name}-out")
+    told = Told()
+    run = Run(
+        pipeline,
+        bootstrap=mortal.bootstrap,
+        mode=Mode.REPLAY,
+        checkpoint=tmp_path,
+        settings=RunSettings(max_rows_per_batch=10, producer=IMPATIENT),
+        on_progress=told.records.append,
+        spark=engine.spark,
+    )
+    with run:
+        waiting = threading.Thread(target=run.wait)
+        waiting.start()
+        told.until(lambda told: len(told.batches) > 2, "some batches")
+        broker = Broker(mortal)
+        broker.kill()
+        told.until(lambda told: [e.event for e in told.events].count("retrying") > 1, "a second failure")
+        broker.restore()
+        waiting.join(DEADLINE)
+        assert not waiting.is_alive()
+    assert len(read_all(mortal.bootstrap, f"{name}-out")) == 600
 
 
 def test_a_dozen_kills_and_the_books_are_right(mortal: EmbeddedBroker, tmp_path: Path) -> None:

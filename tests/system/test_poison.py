@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import headrace as hr
+from headrace.engine.dead_letter_box import DeadLetter, DeadLetterBox
+from headrace.engine.settings import OUTPUT_TOPIC
+from headrace.log.topics import Topics
 from tests.system.poison import MAX_BYTES, REASONS, SCHEMA, records
 from tests.system.records import Sent, produce
 from tests.system.running import Engine, fresh
@@ -49,3 +52,15 @@ def test_a_record_as_large_as_the_broker_takes_does_not_stop_the_job(
     (letter,) = engine.read(f"{pipeline.name}.dead-letters")
     assert letter.value == noise
     assert [record.row for record in engine.read(f"{source}-out")] == [{"id": 1}]
+
+
+def test_a_record_as_large_as_the_broker_takes_can_be_a_dead_letter_of_a_sink(engine: Engine, topic: Topic) -> None:
+    source = topic("large", partitions=1)
+    letters = f"{source}-letters"
+    Topics(engine.bootstrap).ensure(letters, config=OUTPUT_TOPIC)
+    noise = random.Random(1).randbytes(1_048_400)
+    produce(engine.bootstrap, source, [Sent(noise)])
+    box = DeadLetterBox(engine.bootstrap, source, letters, "query")
+    assert box.put([DeadLetter(0, 0, "too large for the store")]) == 1
+    (letter,) = engine.read(letters)
+    assert (letter.value, letter.reason) == (noise, "too large for the store")

@@ -18,7 +18,7 @@ from headrace.cli.output import Format, Output
 from headrace.cli.prepare import prepare
 from headrace.cli.run import run
 from headrace.cli.top import top
-from headrace.errors import HeadraceError
+from headrace.errors import EnvironmentProblem, HeadraceError
 
 _VERBOSE = "--verbose"
 
@@ -63,6 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as problem:
+        if problem.filename is None:  # not about a file of the user's
+            raise
+        unusable = EnvironmentProblem(
+            f"{problem.filename}: {problem.strerror}.",
+            fix="choose another path, or see that this user may read and write there",
+        )
+        unusable.__cause__ = problem
+        Output.of(_asked_format(words)).error(unusable, verbose=verbose)
+        sys.exit(1)
 
 
 def _print_version(asked: bool) -> None:

@@ -110,6 +110,8 @@ def _run(job: Run) -> None:
     def ask(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         job.stop()
+        if job.preparing:
+            raise KeyboardInterrupt
 
     handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

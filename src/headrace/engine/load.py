@@ -83,6 +83,8 @@ def _import(name: str, target: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
+    from pyspark.cloudpickle import register_pickle_by_value
+
     if not path.exists():
         raise PipelineNotFoundError(f"there is no file {path}.", fix="check the path; it is relative to this folder.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -91,4 +93,6 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    # Workers of Python functions do not find a module that lies anywhere: its functions travel whole.
+    register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.engine import live_jvm
+from headrace.engine.catching_up import CatchingUp
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.contracts import Contracts
-from headrace.engine.control import needs_claims, needs_control
+from headrace.engine.control import needs_claims
 from headrace.engine.delivery import check_mode, stays_in_microbatch
 from headrace.engine.failures import explain_failure, may_pass
 from headrace.engine.kafka_sink import kafka_sink
 from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
-from headrace.engine.positions import PositionReport, read_offsets
+from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, Telling, event
 from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.rehearsal import Rehearsal
@@ -29,11 +29,11 @@ from headrace.engine.session import started_with
 from headrace.engine.settings import NO_RESULTS_WAIT, REALTIME, Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
+from headrace.engine.slots import task_slots
 from headrace.engine.timekeeper import Timekeepers
 from headrace.engine.topics import make_outputs, source_partitions
 from headrace.errors import BrokerUnavailableError
 from headrace.jvm.java import find_java
-from headrace.log.topics import Topics
 from headrace.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class Run:
         self.mode = mode
         self.phase = Mode.MICROBATCH if mode is Mode.AUTO else mode
         """What runs now: in auto mode first micro-batch, then real time."""
+        self.preparing = False
+        """Whether it waits for jars or the compiler: that may be broken off, and `stop` would come after it."""
         self._bootstrap = bootstrap
         self._folder = checkpoint or default_checkpoint(pipeline.name)
         self._settings = settings or RunSettings()
@@ -87,6 +89,7 @@ class Run:
         self._rehearsal: Rehearsal | None = None
         self._streams: list[DataFrame] = []
         self._pacing = Pacing(self._settings)
+        self._catching_up = CatchingUp(bootstrap, self._settings)
         self._retries = Retries(self._settings.retry_for_ms / 1000)
         self._publish = publish
         self._publisher: Publisher | None = None
@@ -125,13 +128,7 @@ class Run:
             make_outputs(self._bootstrap, self.plans, self._sinks, partitions, self._report)
             self._tell_the_log()
             state_partitions = self._checkpoint.state_partitions
-            # Real-time mode runs all tasks of all queries at the same time.
-            control = {q.name: state_partitions if needs_control(q) else 0 for q in self.plans}
-            slots = sum(
-                partitions[q.read.topic] + control[q.name] + (state_partitions if q.stateful else 0) for q in self.plans
-            )
-            # So do the sinks' queries, whose tasks would else wait for slots that real time never gives back.
-            slots += sum(partitions.get(plan.topic, 1) for plan in self._sinks.plans)
+            slots = task_slots(self.plans, (plan.topic for plan in self._sinks.plans), partitions, state_partitions)
             self._spark = self._given or self._open_session(slots, state_partitions)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
             queries = {plan.name for plan in self.plans} | {plan.name for plan in self._sinks.plans}
@@ -211,8 +208,11 @@ class Run:
             self._listener = self._publisher.beside(self._listener)
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
-        from headrace.engine.session import open_session
+        from headrace.engine.session import open_session, session_jars
 
+        self.preparing = True
+        session_jars(self._report)
+        self.preparing = False
         self._report("starting Spark")
         return open_session(
             self.pipeline.name,
@@ -229,6 +229,7 @@ class Run:
         if self.phase is Mode.REALTIME:
             self._checkpoint.begin_realtime()
         self._streams = []
+        self._catching_up.begin()
         self._queries = [(plan, self._start_query(plan)) for plan in self.plans]
         for plan, query in self._queries:
             self._await_work(query)
@@ -332,7 +333,8 @@ class Run:
             for plan, query in self._queries:
                 if query.isActive and needs_claims(plan) and self._timekeepers.finished(plan.name):
                     query.stop()
-        return any(query.isActive for _, query in self._queries)
+        # One that failed, and could not be started again yet, has not come to its end.
+        return any(query.isActive or query.exception() is not None for _, query in self._queries)
 
     def _raise_failure(self) -> None:
         for number, (plan, query) in enumerate(self._queries):
@@ -358,20 +360,24 @@ class Run:
 
     def _caught_up(self) -> None:
         """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""
-        lag = sum(self._lag(plan, query) for plan, query in self._queries)
-        if lag <= self._settings.switch_lag_rows:
+        try:
+            lag = self._catching_up.lag(self._queries)
+        except BrokerUnavailableError:
+            pause = self._retries.pause(self.pipeline.name)
+            if pause is None:
+                raise
+            self._stopping.wait(pause)
+            return
+        self._retries.succeeded(self.pipeline.name)
+        if self._catching_up.is_done(lag):
             for plan, _ in self._queries:
                 self._close_producers(plan)
                 self._listener(event("switching", plan.name, Mode.REALTIME, f"lag is {lag} rows"))
             self.phase = Mode.REALTIME
+        else:
+            self._report(f"{lag:,} records came in meanwhile: catching up further")
         self._queries = []
         self._start_queries()
-
-    def _lag(self, plan: QueryPlan, query: StreamingQuery) -> int:
-        progress = query.lastProgress
-        read = {} if progress is None else read_offsets(json.loads(progress.json), plan.read.topic)
-        ends = Topics(self._bootstrap).end_offsets(plan.read.topic)
-        return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
     def _close_producers(self, plan: QueryPlan) -> None:
         if self._spark is None or self._checkpoint is None:

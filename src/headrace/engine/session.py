@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine.settings import JAVA_OPTIONS, SESSION, master
+from headrace.errors import EnvironmentProblem
 from headrace.jvm.class_archive import archive_of, using
 from headrace.jvm.jars import resolve, spark_jars_dir
 from headrace.jvm.java import find_java
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Report = Callable[[str], None]
+_LAST_LINES = 5
 
 
 def open_session(
@@ -46,6 +48,7 @@ def open_session(
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     log_file.parent.mkdir(parents=True, exist_ok=True)
 
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession as Session
 
     # PySpark logs every exception that it raises to the terminal as well, as JSON; Headrace explains it instead.
@@ -60,15 +63,23 @@ def open_session(
         "spark.sql.shuffle.partitions": str(state_partitions),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, classpath)),
         "spark.driver.extraJavaOptions": " ".join(
-            # Spark splits them at spaces, which a path may have.
-            (JAVA_OPTIONS, _logging(log_file, verbose), *(f'"{option}"' for option in options))
+            (JAVA_OPTIONS, *map(_quoted, (*_logging(log_file, verbose), *options)))
         ),
         **(extra or {}),
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _stderr_to(log_file, enabled=not verbose):
-        return builder.getOrCreate()
+    said_to = _output_file(log_file)
+    try:
+        with _output_to(said_to, enabled=not verbose):
+            return builder.getOrCreate()
+    except PySparkRuntimeError as problem:
+        said = said_to.read_text(errors="replace").strip() if not verbose and said_to.exists() else ""
+        raise EnvironmentProblem(
+            "Spark's JVM did not start.",
+            why="\n".join([f"{java.executable} ended at once.", *said.splitlines()[-_LAST_LINES:]]),
+            fix=f"see {said_to} and {log_file}; too little memory and a wrong JAVA_HOME are the usual reasons",
+        ) from problem
 
 
 @contextlib.contextmanager
@@ -101,25 +112,39 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return Path(record.pathname).parent.name != "py4j"
 
 
-def _logging(log_file: Path, verbose: bool) -> str:
+def _logging(log_file: Path, verbose: bool) -> tuple[str, ...]:
     config = Path(__file__).with_name("log4j2-verbose.properties" if verbose else "log4j2.properties")
-    return f"-Dlog4j2.configurationFile={config.as_uri()} -Dheadrace.log={log_file}"
+    return (f"-Dlog4j2.configurationFile={config.as_uri()}", f"-Dheadrace.log={log_file}")
+
+
+def _quoted(option: str) -> str:
+    """Spark splits options at spaces, and takes quotes and backslashes for its own; a path may have any of them."""
+    escaped = option.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
+
+
+def _output_file(log_file: Path) -> Path:
+    return log_file.with_suffix(".out.log")
 
 
 @contextlib.contextmanager
-def _stderr_to(log_file: Path, *, enabled: bool) -> Iterator[None]:
-    """Let a JVM that is started here inherit the file as its stderr: some of its warnings bypass all logging."""
+def _output_to(file: Path, *, enabled: bool) -> Iterator[None]:
+    """Let a JVM that is started here inherit the file for what it prints: some of its words bypass all logging."""
     if not enabled:
         yield
         return
+    sys.stdout.flush()
     sys.stderr.flush()
-    kept = os.dup(2)
-    target = os.open(log_file.with_suffix(".stderr.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     try:
-        os.dup2(target, 2)
+        for descriptor in kept:
+            os.dup2(target, descriptor)
         yield
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        for descriptor, before in kept.items():
+            os.dup2(before, descriptor)
+            os.close(before)
         os.close(target)

@@ -27,13 +27,15 @@ class RunSettings:
     batch_interval_ms: int = 0
     """Micro-batch: at least so long from the start of a batch to that of the next; 0: each when the last one ends."""
     checkpoint_interval_ms: int = 60_000
-    """Real time: a batch lasts this long. Each boundary costs about half a second of tail latency."""
+    """Real time: a batch lasts this long. At each boundary events wait for some tenths of a second."""
     state_partitions: int = 2
     """Shuffle partitions = state stores. Fixed for the life of a checkpoint: Spark can't repartition state."""
     max_rows_per_batch: int = 2_000_000
     """Bounds the memory of a batch while catching up. Smaller batches pay the fixed cost of a batch more often."""
     switch_lag_rows: int = 5_000
     """Auto: below this lag real time takes over; a real-time query works off such a rest in well under a second."""
+    switch_lag_ms: int = 5_000
+    """Auto: real time takes over, too, when the last pass was shorter: what is left came in since it began."""
     max_rate: float | None = None
     """Rows a second that each query reads at most, in micro-batch and replay."""
     latency_target_ms: int | None = None

@@ -29,4 +29,4 @@ def make_outputs(
         count = partitions[query.read.topic]
         for created in topics.ensure(*query.output_topics, partitions=count, config=OUTPUT_TOPIC):
             report(f"created topic {created} ({count} partitions)")
-    topics.ensure(*sinks.dead_letters)
+    topics.ensure(*sinks.dead_letters, config=OUTPUT_TOPIC)

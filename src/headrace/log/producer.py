@@ -17,6 +17,8 @@ def producer_config(bootstrap: str, **overrides: object) -> dict[str, object]:
         # A few milliseconds of company make batches several times larger; lz4 costs the least time per byte saved.
         "linger.ms": 5,
         "compression.type": "lz4",
+        # The client measures before compression, the broker after it: what the broker took once, it takes again.
+        "message.max.bytes": 16_777_216,
         # librdkafka retries by itself and tells the terminal about each attempt; what fails for good comes as an error.
         "log_level": 2,
         **overrides,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import shutil
 import tempfile
 from collections import defaultdict
@@ -272,7 +273,8 @@ def _scratch() -> str:
 
 
 _session: SparkSession | None = None
-_session_log = Path(tempfile.gettempdir()) / "headrace-testing" / "spark.log"
+# It outlives the process, since errors name it; each user has one.
+_session_log = Path(tempfile.gettempdir()) / f"headrace-testing-{os.getuid()}" / "spark.log"
 
 
 def session() -> SparkSession:
