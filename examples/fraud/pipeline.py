@@ -24,7 +24,7 @@ activity = transactions.key_by("card_id").rolling(
     "card-activity",
     count_1m=hr.last("1m").count(),
     spend_10m=hr.last("10m").sum("amount"),
-    here=hr.latest("lat", "lon", "occurred_at", back=1),
+    here=hr.latest("lat", "lon", "occurred_at", back=1, within="24h"),
 )
 
 decisions = (

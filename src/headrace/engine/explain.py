@@ -130,5 +130,12 @@ def _retention(step: Dedupe | Rolling | Window) -> dict[str, Any]:
     windows = [a.window_ms for _, a in step.aggregates if not isinstance(a, Latest)]
     spans = [a.within_ms or max(windows, default=0) for _, a in step.aggregates if isinstance(a, Latest)]
     longest = max((*windows, *spans))
-    keeps = f"events of the last {format_duration(longest)} before the watermark, per key"
+    window = max(windows, default=0)
+    if longest > window:
+        # A look-back beyond the windows keeps only as many events as it counts back.
+        back = max(a.back for _, a in step.aggregates if isinstance(a, Latest) and (a.within_ms or 0) > window)
+        before = f"events of the last {format_duration(window)} before the watermark and " if window else ""
+        keeps = f"{before}the last {max(back, 1)} of {format_duration(longest)}, per key"
+    else:
+        keeps = f"events of the last {format_duration(longest)} before the watermark, per key"
     return {"step": step.name, "retention_ms": longest, "keeps": keeps}

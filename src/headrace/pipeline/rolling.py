@@ -124,8 +124,8 @@ def last(window: Duration) -> Last:
 def latest(*columns: str, back: int = 1, within: Duration | None = None) -> Aggregate:
     """Columns of an earlier event of the same key, by event time, as a struct; null if there is none.
 
-    `back=1` is the event before this one, `back=0` the event itself. `within` bounds how old it may be, and with it how
-    long it is kept; without it that is the longest window of the step.
+    `back=1` is the event before this one, `back=0` the event itself. `within` bounds how old it may be; without it that
+    is the longest window of the step. A longer one is cheap: beyond the windows only the last `back` events are kept.
 
     >>> latest("lat", "lon", back=1, within="1h")
     Latest(columns=('lat', 'lon'), back=1, within_ms=3600000)

@@ -13,8 +13,8 @@ BEFORE_GATE = 250
 """Rows before the one that waits: more than Spark hands to Python at a time, so that the first are written before."""
 
 
-def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
-    """Copies rows; the row called `gate` waits until there is no file at that path."""
+def gated(name: str, source: str, sink: str, gate: str, *, claims: bool = False) -> hr.Pipeline:
+    """Copies rows; the row called `gate` waits until there is no file at that path. With `claims`, and counts them."""
 
     def wait_at_gate(df: Any) -> Any:
         from pyspark.sql import functions as F
@@ -29,7 +29,11 @@ def gated(name: str, source: str, sink: str, gate: str) -> hr.Pipeline:
 
     pipeline = hr.Pipeline(name)
     rows = pipeline.read(source, schema="id BIGINT NOT NULL, what STRING NOT NULL")
-    rows.apply(wait_at_gate, schema="id BIGINT, what STRING").write(sink)
+    copied = rows.apply(wait_at_gate, schema="id BIGINT, what STRING")
+    if claims:
+        timed = copied.with_column("at", "timestamp_seconds(id)").event_time("at", watermark=hr.perfect())
+        copied = timed.key_by("id").rolling("counted", count=hr.last("1m").count())
+    copied.write(sink)
     return pipeline
 
 

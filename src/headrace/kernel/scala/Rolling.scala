@@ -29,7 +29,8 @@ case class LatestEvent(ordinals: Array[Int], back: Int, withinMs: Long, resultTy
  * included; `latest` gives columns of the n-th previous event by event time. An event that comes out of order but not behind the
  * watermark gets the result of its own window. An event behind the watermark is late: it changes nothing.
  *
- * State: the events of (watermark - largest window, ...], dropped when the watermark passes; a timer cleans up keys that fall silent.
+ * State: the events of (watermark - largest window, ...], dropped when the watermark passes; a timer cleans up keys that fall silent. A `latest` that
+ * reaches further back than the windows keeps, of the events before those, only as many as it counts back.
  */
 final class Rolling(
     name: String,
@@ -38,7 +39,10 @@ final class Rolling(
     latest: Array[LatestEvent],
     firstResult: Int) extends Stage {
 
-  private val retentionMs = (windows.map(_.windowMs) ++ latest.map(_.withinMs)).max
+  private val windowMs = windows.map(_.windowMs).maxOption.getOrElse(0L)
+  private val retentionMs = (latest.map(_.withinMs) :+ windowMs).max
+  /** Of events that no window needs any more, so many may still be asked for. */
+  private val mostBack = latest.filter(_.withinMs > windowMs).map(_.back).maxOption.getOrElse(0)
   private val storedOrdinals =
     (windows.map(_.ordinal).filter(_ >= 0) ++ latest.flatMap(_.ordinals)).distinct.sorted
   private val specs = windows.flatMap(measuresOf).distinct
@@ -94,7 +98,7 @@ final class Rolling(
   override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
     else {
-      events.prune(watermark - retentionMs)
+      prune(watermark)
       val rank = events.insert(event.time, storedRow(event.row))
       var i = 0
       while (i < plans.length) { plans(i).evaluate(event); i += 1 }
@@ -113,16 +117,29 @@ final class Rolling(
   }
 
   override def expire(watermark: Long, out: Outgoings): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
-    events.prune(watermark - retentionMs)
+    prune(watermark)
     events.clearDue()
   }
 
-  private def schedule(time: Long): Unit = events.setDue(timers.register(time))
+  /** Drops what no event at the watermark or after it can need. */
+  private def prune(watermark: Long): Unit = if (!events.isEmpty && events.first <= watermark - windowMs) {
+    val old = watermark - retentionMs
+    events.prune(if (retentionMs == windowMs) old else math.max(old, math.min(watermark - windowMs, beforeThoseToKeep(watermark))))
+  }
+
+  /** An event may come at the watermark, behind all others of that time, and count back from there. */
+  private def beforeThoseToKeep(watermark: Long): Long = {
+    val keptFrom = events.countUpTo(watermark) - mostBack
+    if (keptFrom <= 0L) Long.MinValue else if (mostBack == 0) watermark else events.select(keptFrom, previous) - 1L
+  }
 
   // While events come in, they prune what is too old; a timer is for the time after the last of them.
   override def end(soon: Long): Unit = {
-    events.prune(soon - retentionMs)
-    if (events.due == TimeTree.NoTimer && !events.isEmpty) schedule(events.last + retentionMs)
+    prune(soon)
+    if (events.due == TimeTree.NoTimer && !events.isEmpty) {
+      val more = events.count > mostBack && events.last + windowMs > soon
+      events.setDue(timers.register(events.last + (if (more) windowMs else retentionMs)))
+    }
     events.save()
   }
 

@@ -84,6 +84,8 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   }
 
   def isEmpty: Boolean = root.count == 0
+  def count: Long = root.count
+  def first: Long = root.first
   def last: Long = root.last
   def setDue(time: Long): Unit = { due = time; root.dirty = true }
   def clearDue(): Unit = setDue(NoTimer)
@@ -185,6 +187,22 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
         }
         i += 1
       }
+  }
+
+  /** How many events are at that time or before it. */
+  def countUpTo(time: Long): Long = {
+    var before = 0L
+    var node = root
+    while (true) node match {
+      case leaf: Leaf => return before + leaf.upperBound(time)
+      case inner: Inner =>
+        // Children hold times in order; those that begin later have nothing of it, nor has the first of all if it does.
+        var i = inner.size - 1
+        while (i > 0 && inner.firsts(i) > time) i -= 1
+        before += inner.countBefore(i)
+        node = this.node(inner.children(i))
+    }
+    throw new IllegalStateException("unreachable")
   }
 
   /** Points `target` at the event of that rank and gives its time; the row is valid until the next call. */
