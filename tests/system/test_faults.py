@@ -155,7 +155,9 @@ def test_a_broker_that_stays_away_is_waited_for_and_nothing_is_lost(
     with scene.run(engine, told, **{name.replace(".", "_"): value for name, value in IMPATIENT}) as run:
         waiting = threading.Thread(target=run.wait)
         waiting.start()
-        wait_for(scene.undecided, "an open transaction")
+        # Counting comes after the gate: before it is opened, nothing is written.
+        tasks = engine.spark.sparkContext.statusTracker()
+        wait_for(lambda: bool(tasks.getActiveStageIds()) if claims else scene.undecided(), "work that is half done")
         broker = Broker(mortal)
         broker.kill()
         scene.gate.unlink()
