@@ -1,13 +1,16 @@
-# Every target sets up what it needs: a virtual environment in .venv, installed again only when pyproject.toml changes.
+# Every target sets up what it needs: a virtual environment in .venv, installed again only when pyproject.toml changes. The
+# demo needs Headrace and what it depends on; everything else needs the tools and test servers of the extra `dev` too.
 # Messages of the set-up go to standard error, so that `make demo | tail -1` is the demo's JSON line and nothing else.
 
 VENV  := .venv
 BIN   := $(VENV)/bin
+DEMO  := $(VENV)/.ready-demo
 READY := $(VENV)/.ready
 # The first of these that is 3.11 or newer; `make PYTHON=/path/to/python` puts another one before them.
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # two pips in one environment would get in each other's way
 .PHONY: help setup demo test soak browser prepared fuzz check bench chaos clean
 
 help: ## show this
@@ -18,9 +21,9 @@ help: ## show this
 	@echo '  make demo SECONDS=45 RATE=500 SEED=7      stop by itself, choose the traffic'
 	@echo '  make test ARGS="tests/unit -k rolling"    some tests only'
 
-setup: $(READY) ## make .venv and install everything
+setup: $(READY) ## make .venv and install everything, also what only developers need
 
-demo: $(READY) ## card fraud in milliseconds, live in this terminal (SECONDS=, RATE=, SEED=)
+demo: $(DEMO) ## card fraud in milliseconds, live in this terminal (SECONDS=, RATE=, SEED=)
 	@exec $(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # The JVMs of tests live for seconds to minutes: the optimizing compiler would take two fifths of the CPU and never pay off.
@@ -66,7 +69,12 @@ clean: ## remove .venv, build output and tool caches (downloaded jars and Kafka 
 	rm -rf $(VENV) build dist artifacts spark-warehouse .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
+$(DEMO): PARTS := .
+$(DEMO): TOLD := Headrace and PySpark
+$(READY): PARTS := .[dev]
+$(READY): TOLD := Headrace, PySpark and the tools
+
+$(DEMO) $(READY): pyproject.toml
 	@found=; if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  for python in $(PYTHONS); do \
 	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
@@ -80,13 +88,13 @@ $(READY): pyproject.toml
 	  rm -rf $(VENV); \
 	  $$found -m venv $(VENV) >&2 || { rm -rf $(VENV); exit 1; }; \
 	fi
-	@echo 'setup: installing Headrace, PySpark and the tools into $(VENV) (the first time: several hundred MB)' >&2
-	@$(call install,.[dev])
+	@echo 'setup: installing $(TOLD) into $(VENV) (the first time: several hundred MB)' >&2
+	@$(call install,$(PARTS))
 	@$(BIN)/python -m headrace.jvm.java --check || { \
 	  echo 'setup: no Java 17 or newer on this machine, installing one into $(VENV)' >&2; \
 	  $(call install,.[java]); \
 	}
-	@touch $@
+	@touch $(DEMO) $@
 
 # pip, with its large steps shown as they come. All that it says is in a log, whose end is shown if it fails. A file tells
 # that it succeeded: the status of a pipe is that of its end.

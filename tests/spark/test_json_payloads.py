@@ -7,8 +7,10 @@ import math
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
@@ -126,6 +128,62 @@ def test_what_is_no_time_is_a_misfit_whatever_is_in_it(spark: SparkSession) -> N
         assert {row["why"] for row in rows} == {"field `t` is not a timestamp"}
 
 
+@pytest.mark.parametrize("text", ["12:30:00", "T12:30", " 12:30:00.5", "T12:30:00Z", "12:30:00+02:00", "1:2:3"])
+def test_a_time_without_a_day_is_no_timestamp(spark: SparkSession, text: str) -> None:
+    """Spark takes the day on which it reads it: a replay on another one would have other results."""
+    for schema in (FLAT, WITH_ANOTHER):
+        (row,) = decoded(spark, [json.dumps({"t": text}).encode()], schema)
+        assert (row["t"], row["why"]) == (None, "field `t` is not a timestamp")
+
+
+edges = ["0.005", "0.00499", "-0.005", "0.0005", "5e-3", "9e-4", "99999999.994", "99999999.995", "99999999.99"]
+edges += [
+    "1e8",
+    "1e7",
+    "12345678.9e0",
+    "0e500000000",
+    "0e-500000000",
+    "-0",
+    "1e500000000",
+    "1e-500000000",
+    "-1e-2147483647",
+]
+decimals = st.one_of(
+    st.decimals(-(10**9), 10**9, places=3, allow_nan=False).map(str),
+    st.tuples(st.integers(-(10**40), 10**40), st.integers(-60, 20)).map(lambda parts: f"{parts[0]}e{parts[1]}"),
+    st.tuples(st.integers(-(10**6), 10**6), st.integers(-(10**9), 10**9)).map(lambda parts: f"{parts[0]}e{parts[1]}"),
+)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(decimals, min_size=1, max_size=200), st.sampled_from([(10, 2), (38, 0), (5, 5), (38, 18)]))
+@example(edges, (10, 2))
+@example(edges, (5, 5))
+def test_decimals_are_rounded_half_up_or_do_not_fit(
+    spark: SparkSession, texts: list[str], size: tuple[int, int]
+) -> None:
+    """However large their exponent is: ten to the power of a billion is never computed."""
+    precision, scale = size
+    rows = [(number, bytearray(b'{"m":%s}' % text.encode())) for number, text in enumerate(texts)]
+    df = spark.createDataFrame(rows, "number INT, value BINARY").coalesce(1)
+    parsed = doorway.from_json(spark, F.col("value"), f"m DECIMAL({precision},{scale})", "why")
+    read = df.select("number", parsed.alias("p")).select("p.*", "number").orderBy("number").collect()
+    for text, row in zip(texts, read, strict=True):
+        expected = rounded(text, precision, scale)
+        assert row["m"] == expected, text
+        assert (row["why"] is None) == (expected is not None), text
+
+
+def rounded(text: str, precision: int, scale: int) -> Decimal | None:
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    # Python would compute it, too: nothing beyond these changes what comes out.
+    near = Decimal((sign, digits, max(min(exponent, 100), -200)))
+    with localcontext(prec=500, rounding=ROUND_HALF_UP):
+        value = near.quantize(Decimal(1).scaleb(-scale))
+    return value if abs(value) < Decimal(10) ** (precision - scale) else None
+
+
 def test_an_ordinary_event_is_read(spark: SparkSession) -> None:
     payload = (
         '{"s":"smör","n":12,"i":-3,"h":4,"b":5,"d":23.15,"t":"2026-11-18T00:00:00.003Z","f":true,"ü x":"y","unknown":1}'
@@ -179,6 +237,18 @@ def test_integers_are_written_as_they_are(spark: SparkSession, values: list[int]
 @example(["", '"', "\\", "\n", 'a"b\\c\x01\x1f\x7f', "smörgås", "\U0001f600", "plain"])
 def test_strings_are_written_so_that_they_can_be_read(spark: SparkSession, values: list[str]) -> None:
     assert [json.loads(text)["v"] for text in written(spark, values, "STRING")] == values
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(st.binary(max_size=12), st.text(max_size=6).map(str.encode)), min_size=1, max_size=200))
+@example([b"\xff", b"a\xc3", b'"\xe2\x82"', b"\xed\xa0\x80", b"\xc0\x80\n", "smörgås\n".encode(), b"plain", b'"'])
+def test_a_string_that_is_no_utf_8_is_written_as_spark_writes_it(spark: SparkSession, values: list[bytes]) -> None:
+    df = spark.createDataFrame(list(enumerate(map(bytearray, values))), "number INT, b BINARY").coalesce(1)
+    row = "named_struct('v', string(b), 'm', map(string(b), 1))"
+    made = doorway.select(df, ["number", f"{doorway.TO_JSON}({row}) AS own", f"to_json({row}) AS sparks"])
+    for found in made.orderBy("number").collect():
+        own = bytes(found["own"]).decode("utf-8", errors="strict")
+        assert json.loads(own) == json.loads(found["sparks"])
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

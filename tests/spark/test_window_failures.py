@@ -1,8 +1,8 @@
-"""Results that can't be computed: told as dead letters, and nothing stops."""
+"""Events and results on which an expression fails: told as dead letters, they change nothing, and nothing stops."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -33,3 +33,98 @@ def test_an_expression_over_aggregates_that_fails_makes_a_dead_letter(
         assert len(dead) == len(results)
         assert "step `ratio` could not compute the result of its window" in dead[0].headers["headrace-reason"]
         assert driver.state_rows == 0
+
+
+MOST = 2**63 - 1
+
+
+def pairs(windowing: hr.Windowing, trigger: hr.Trigger | None = None, **aggregates: Any) -> hr.Pipeline:
+    pipeline = hr.Pipeline("pairs")
+    timed = pipeline.read("pairs", schema="a BIGINT, b BIGINT, at TIMESTAMP").event_time("at")
+    counted = timed.window("counted", windowing, trigger=trigger, allowed_lateness="1h", n="count(*)", **aggregates)
+    counted.write("out")
+    counted.late.write("late")
+    return pipeline
+
+
+def pair(minute: int, a: int, b: int = 1) -> dict[str, Any]:
+    return {"a": a, "b": b, "at": at(minute)}
+
+
+def at(minute: int) -> str:
+    return f"2024-01-01T10:{minute:02}:00.000Z"
+
+
+def bounds(driver: Driver) -> list[tuple[str, str, int]]:
+    return sorted((row["window_start"], row["window_end"], row["n"]) for row in driver.read("out"))
+
+
+@pytest.mark.parametrize("values", ["percentile_approx(a div b, 0.5)", "collect_list(a div b)", "max(a)"])
+@pytest.mark.parametrize(
+    ("windowing", "trigger"),
+    [
+        (hr.tumbling("20m"), None),
+        (hr.hopping("20m", every="10m"), None),
+        (hr.hopping("20m", every="10m"), hr.after_watermark(early=hr.after_count(100))),
+        (hr.session("30m"), None),
+    ],
+    ids=["tumbling", "hopping in slices", "hopping", "session"],
+)
+def test_an_event_that_fails_in_one_aggregate_counts_in_no_other(
+    spark: SparkSession, windowing: hr.Windowing, trigger: hr.Trigger | None, values: str
+) -> None:
+    """Some functions are updated one by one: by the time that the last of them fails, the others have counted."""
+    pipeline = pairs(windowing, trigger, values=values, whole="collect_set(a div b) filter (where a div b > 0)")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(5, 6, 2), pair(5, 1, 0), pair(15, 1, 0))
+        driver.send("pairs", pair(5, 1, 0), pair(5, 8, 2))
+        assert len(driver.records("pairs.dead-letters")) == 3
+        driver.advance_watermark(at(59))
+        results = driver.read("out")
+        assert {row["n"] for row in results} == {2}
+        assert {tuple(sorted(row["whole"])) for row in results} == {(3, 4)}
+        if "list" in values:
+            assert {tuple(row["values"]) for row in results} == {(3, 4)}
+
+
+def test_an_event_that_fails_neither_extends_nor_joins_sessions(spark: SparkSession) -> None:
+    pipeline = pairs(hr.session("10m"), total="sum(a div b)")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(0, 1), pair(8, 1, 0), pair(15, 2))
+        driver.send("pairs", pair(8, 1, 0), pair(22, 1, 0))
+        driver.send("pairs", pair(30, 3))
+        driver.advance_watermark(at(10))
+        assert bounds(driver) == [(at(0), at(10), 1)]
+        # Of the session that has given its result, too.
+        driver.send("pairs", pair(9, 1, 0))
+        driver.advance_watermark(at(59))
+        assert bounds(driver) == [(at(15), at(25), 1), (at(30), at(40), 1)]
+        assert len(driver.records("pairs.dead-letters")) == 4
+
+
+def test_a_sum_that_does_not_fit_leaves_its_session_as_it_was(spark: SparkSession) -> None:
+    """These events are right by themselves: they fail on what the session holds."""
+    pipeline = pairs(hr.session("10m"), hr.after_watermark(early=hr.each()), total="sum(a)", values="collect_list(a)")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(0, MOST))
+        driver.send("pairs", pair(8, 1))
+        driver.send("pairs", pair(15, 5), pair(20, 6))
+        assert bounds(driver) == [(at(0), at(10), 1), (at(15), at(30), 2)]
+        # It would join the two, whose sums do not fit together.
+        driver.send("pairs", pair(9, -1))
+        assert bounds(driver) == []
+        driver.send("pairs", pair(16, 1))
+        (row,) = driver.read("out")
+        assert (row["window_start"], row["window_end"], row["n"]) == (at(15), at(30), 3)
+        assert (row["total"], row["values"]) == (12, [5, 6, 1])
+        letters = driver.records("pairs.dead-letters")
+        assert [letter.row["at"] for letter in letters] == [at(8), at(9)]
+
+
+def test_a_late_event_that_would_fail_is_late(spark: SparkSession) -> None:
+    pipeline = pairs(hr.session("10m"), total="sum(a div b)", values="collect_list(a div b)")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.advance_watermark("2024-01-01T12:00:00Z")
+        driver.send("pairs", pair(0, 1, 0))
+        assert [row["a"] for row in driver.read("late")] == [1]
+        assert driver.records("pairs.dead-letters") == []

@@ -200,20 +200,17 @@ def run(kind: Kind, trigger: hr.Trigger, lateness: int, steps: list[tuple[str, A
 
 def pipeline(windowing: hr.Windowing, trigger: hr.Trigger, lateness: int) -> hr.Pipeline:
     made = hr.Pipeline("properties")
+    events = made.read("events", schema="k STRING, id BIGINT, at BIGINT")
+    timed = events.event_time("at", watermark=hr.perfect()).key_by("k")
     for mode in MODES:
-        results = (
-            made.read("events", schema="k STRING, id BIGINT, at BIGINT")
-            .event_time("at", watermark=hr.perfect())
-            .key_by("k")
-            .window(
-                f"as-{mode}",
-                windowing,
-                trigger=trigger,
-                panes=mode,
-                allowed_lateness=f"{lateness}ms",
-                ids="collect_list(id)",
-                n="count(*)",
-            )
+        results = timed.window(
+            f"as-{mode}",
+            windowing,
+            trigger=trigger,
+            panes=mode,
+            allowed_lateness=f"{lateness}ms",
+            ids="collect_list(id)",
+            n="count(*)",
         )
         results.write(mode)
         results.late.write(f"late-{mode}")

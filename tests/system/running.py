@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from tests.system.records import DEADLINE, Record, read_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _numbers = itertools.count(1)
 
@@ -118,8 +121,14 @@ class Engine:
         *,
         max_rows: int = 500_000,
         interval_ms: int = 5_000,
+        switch_lag: int = 5_000,
+        first: Callable[[], None] = lambda: None,
     ) -> Iterator[Told]:
-        """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows."""
+        """Runs until the block ends. Real-time batches last five seconds, the least that Spark allows.
+
+        What is to be done `first` is done when the queries have started, and before the run is waited for: until then
+        auto mode does not look whether it has caught up. That goes by `switch_lag` rows alone, not by how quick it was.
+        """
         told = Told()
         run = Run(
             pipeline,
@@ -130,6 +139,8 @@ class Engine:
                 checkpoint_interval_ms=interval_ms,
                 max_rows_per_batch=max_rows,
                 state_partitions=2,
+                switch_lag_rows=switch_lag,
+                switch_lag_ms=0,
             ),
             on_progress=told.records.append,
             spark=self.spark,
@@ -143,6 +154,7 @@ class Engine:
                 failures.append(problem)
 
         with run:
+            first()
             waiting = threading.Thread(target=wait)
             waiting.start()
             try:
@@ -153,6 +165,18 @@ class Engine:
         if failures:
             raise failures[0]
 
+    def queries(self, pipeline: str) -> list[StreamingQuery]:
+        """The queries of a pipeline that run now."""
+        return [query for query in self.spark.streams.active if pipeline in query.name]
+
     def read(self, *topics: str) -> list[Record]:
         """All that is committed in the topics, in the order of what it was made from: tasks write side by side."""
         return sorted(read_all(self.bootstrap, *topics), key=lambda record: (record.topic, record.source))
+
+
+def shuffles_and_stores(query: StreamingQuery) -> tuple[int, int]:
+    """How often the plan of a query's last batch shuffles its rows, and how many steps with state Spark sees in it."""
+    plan: str = query._jsq.explainInternal(False)
+    progress = query.lastProgress
+    assert progress is not None
+    return len(re.findall(r"\bExchange\b", plan)), len(json.loads(progress.json)["stateOperators"])

@@ -115,6 +115,32 @@ def test_a_replay_repairs_what_it_can_and_sends_each_letter_once(
     assert states["replayed"] == 2
 
 
+def no_zero(letter: DeadLetter) -> dict[str, Any]:
+    """Repairs what can't be divided by."""
+    row: dict[str, Any] = json.loads(letter.value or b"")
+    return row | {"parts": 2}
+
+
+def test_a_letter_that_failed_after_a_dedupe_is_no_duplicate_when_it_is_replayed(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    source = topic("shares", partitions=1)
+    at = "2026-01-01T10:00:00Z"
+    rows = [{"id": id, "who": "a", "parts": parts, "at": at} for id, parts in (("x", 1), ("y", 0), ("x", 1), ("y", 0))]
+    produce(engine.bootstrap, source, map(Sent.row, rows[:3]))
+    pipeline = hr.Pipeline(fresh("shares"))
+    timed = pipeline.read(source, schema="id STRING, who STRING, parts INT, at TIMESTAMP").event_time("at")
+    once = timed.key_by("who").dedupe("id", within="24h")
+    once.window("shares", hr.tumbling("1m"), trigger=hr.each(), shares="sum(1 / parts)").write(f"{source}-out")
+    engine.replay(pipeline, tmp_path / "checkpoint")
+    (done,) = command(engine, "replay", pipeline.name, "--fix", f"{__name__}:no_zero")
+    assert (done["replayed"], done["failed"]) == (1, 0)
+    produce(engine.bootstrap, source, map(Sent.row, rows[3:]))
+    batches = engine.replay(pipeline, tmp_path / "checkpoint")
+    assert [float(r.row["shares"]) for r in read_all(engine.bootstrap, f"{source}-out")] == [1.0, 1.5]
+    assert sum(batch.duplicates for batch in batches) == 1, "what comes after the repaired one is its copy"
+
+
 def test_a_fix_that_fails_leaves_the_letter(engine: Engine, poison: tuple[str, hr.Pipeline]) -> None:
     source, pipeline = poison
     before = len(read_all(engine.bootstrap, source))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,8 @@ FIELDS = [
     "dead_letters",
     "lost",
     "duplicated",
+    "duplicates",
+    "quarantined",
 ]
 
 
@@ -60,7 +63,7 @@ class RunningDemo:
     def end(self) -> int:
         return self.process.wait(DEADLINE_SECONDS)
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         last = self.output.rstrip("\n").rpartition("\n")[2]
         read = json.loads(last)
         assert isinstance(read, dict)
@@ -114,15 +117,18 @@ def test_every_transaction_is_accounted_for_and_nothing_is_left_behind(start: Ca
     code = demo.end()
     summary = demo.summary()
     assert code == 0, demo.output
-    assert [field for field in FIELDS if field not in summary] == []
+    assert list(summary) == FIELDS
     assert summary["lost"] == 0
     assert summary["duplicated"] == 0
     # 100 a second for 15 s after the warm-up; the machine may be slow, the generator catches up.
     assert summary["transactions"] > 1_200
     assert summary["alerts"] > 0
     assert summary["precision"] == 1.0
+    assert summary["recall"] == 1.0
     assert summary["late"] > 0
     assert summary["dead_letters"] > 0
+    assert summary["duplicates"] > 0
+    assert summary["quarantined"] > 0
     assert 0 < summary["p50_ms"] <= summary["p95_ms"] <= summary["p99_ms"]
     assert demo.processes() == []
 
@@ -148,8 +154,21 @@ def watch_in_a_browser(url: str) -> None:
         assert tab.problems == []
 
 
+def test_ctrl_c_ends_it_in_good_order(start: Callable[..., RunningDemo]) -> None:
+    demo = start("--rate", "20")
+    demo.await_output("warming up")
+    os.killpg(demo.process.pid, signal.SIGINT)  # as a terminal does: to everything in the foreground
+    assert demo.end() == 0, demo.output
+    summary = demo.summary()
+    assert summary["transactions"] > 1_000  # the history alone has 1,200, more or less
+    assert (summary["lost"], summary["p99_ms"]) == (0, None)  # it had not begun to measure
+    assert demo.processes() == []
+
+
 @pytest.mark.soak
-def test_ctrl_c_ends_it_in_good_order_and_a_second_demo_has_to_wait(start: Callable[..., RunningDemo]) -> None:
+def test_ctrl_c_while_it_measures_ends_it_in_good_order_and_a_second_demo_has_to_wait(
+    start: Callable[..., RunningDemo],
+) -> None:
     demo = start("--rate", "50", "--output", "text")
     demo.await_output("warming up")
     second = subprocess.run(
@@ -169,11 +188,20 @@ def test_ctrl_c_ends_it_in_good_order_and_a_second_demo_has_to_wait(start: Calla
     assert demo.processes() == []
 
 
+def test_a_demo_that_is_killed_while_the_job_starts_takes_everything_along(start: Callable[..., RunningDemo]) -> None:
+    demo = start("--rate", "20")
+    until(lambda: any("SparkSubmit" in line for line in demo.processes()), "the JVM of the job")
+    assert len(demo.processes()) > 5  # itself, the broker, the job, two workers, and who guards them
+    demo.process.kill()
+    demo.end()
+    until(lambda: demo.processes() == [], "all of its processes to end", 90)
+
+
 @pytest.mark.soak
-def test_a_demo_that_is_killed_takes_everything_along(start: Callable[..., RunningDemo]) -> None:
+def test_a_demo_that_is_killed_while_it_runs_takes_everything_along(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "50")
     demo.await_output("warming up")
-    assert len(demo.processes()) > 5  # itself, the broker, the job, two workers, and who guards them
+    assert len(demo.processes()) > 5
     demo.process.kill()
     demo.end()
     until(lambda: demo.processes() == [], "all of its processes to end", 90)

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system import model
 from tests.system.records import LogReader, Record, Sent, produce
 from tests.system.running import Engine, fresh
-from tests.system.wide_stream import AGGREGATES, START, WITHIN_MS, WideStream, declare, differences
+from tests.system.wide_stream import AGGREGATES, START, WITHIN_MS, Shape, WideStream, declare, differences
 
 Topic = Callable[..., str]
 TOLERANCE_MS = 60_000
@@ -22,7 +20,7 @@ TOLERANCE_MS = 60_000
 def test_every_event_is_in_exactly_one_place_and_late_ones_do_not_count(
     engine: Engine, topic: Topic, tmp_path: Path
 ) -> None:
-    stream = WideStream.random(seed=7, events=900, keys=25, partitions=1)
+    stream = WideStream.random(seed=7, events=900, partitions=1, shape=Shape(keys=25))
     name, source = fresh("stragglers"), topic("stragglers", partitions=1)
     produce(engine.bootstrap, source, stream.sent)
     batches = engine.replay(declare(name, source, out_of_order="1m"), tmp_path, max_rows=60)
@@ -112,7 +110,6 @@ def test_late_rows_reach_the_kernel_in_small_batches(engine: Engine, topic: Topi
     assert [record.key for record in late] == [b"a", b"c"]
 
 
-@pytest.mark.soak
 def test_late_rows_reach_the_kernel_in_real_time(engine: Engine, topic: Topic, tmp_path: Path) -> None:
     name, source = fresh("canary"), topic("canary", partitions=1)
     with engine.live(counting(name, source), Mode.REALTIME, tmp_path) as told:

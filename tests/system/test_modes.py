@@ -13,11 +13,13 @@ import headrace as hr
 from headrace.engine.settings import Mode
 from tests.system.model import Distinct
 from tests.system.records import LogReader, Position, Record, Sent, produce
-from tests.system.running import Engine, fresh
-from tests.system.wide_stream import WideStream, declare, differences
+from tests.system.running import Engine, fresh, shuffles_and_stores, wait_for
+from tests.system.wide_stream import START, WideStream, declare, outputs, produce_and_await, reader_of, wrong_results
 
 Topic = Callable[..., str]
 SEED = 20240501
+LITTLE = 100
+"""So many rows auto mode leaves to real time."""
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +43,6 @@ def at_once(source: str, engine: Engine, tmp_path_factory: pytest.TempPathFactor
     return outputs(engine, name)
 
 
-def outputs(engine: Engine, name: str) -> dict[str, list[Record]]:
-    """The records of each output of a pipeline that `declare` made."""
-    return {kind: engine.read(f"{name}-{kind}") for kind in ("results", "duplicates", "late")}
-
-
 def contents(records: Iterable[Record]) -> set[tuple[Position, bytes | None, bytes | None]]:
     """What was written, whatever its topics are called."""
     return {(record.source, record.key, record.value) for record in records}
@@ -64,8 +61,7 @@ def test_results_and_duplicates_are_those_of_the_model(stream: WideStream, at_on
     assert len(at_once["duplicates"]) == len(stream.duplicates) > 50
     assert {record.source for record in at_once["results"]} == set(stream.expected)
     assert len(at_once["results"]) == len(stream.expected)
-    wrong = {record.source: differences(record, stream.expected[record.source]) for record in at_once["results"]}
-    assert {position: what for position, what in wrong.items() if what} == {}
+    assert wrong_results(at_once["results"], stream.expected) == {}
 
 
 def test_approximate_counts_are_those_of_spark(
@@ -117,24 +113,13 @@ def in_parts(sent: list[Sent], parts: int) -> list[list[Sent]]:
     return [sent[at : at + size] for at in range(0, len(sent), size)]
 
 
-def produce_and_await(engine: Engine, reader: LogReader, source: str, sent: list[Sent], total: int) -> None:
-    """Writes to the source, then waits until every event so far has come out at one end or another."""
-    produce(engine.bootstrap, source, sent)
-    reader.until(lambda records: len({record.source for record in records}) == total, f"{total} events to come out")
-
-
-def reader_of(engine: Engine, name: str) -> LogReader:
-    return LogReader(engine.bootstrap, f"{name}-results", f"{name}-duplicates", f"{name}-late")
-
-
-@pytest.mark.soak
 def test_micro_batches_give_the_same_while_events_come_in(
     stream: WideStream, engine: Engine, topic: Topic, at_once: dict[str, list[Record]], tmp_path: Path
 ) -> None:
     name, source = fresh("micro-batches"), topic("wide", partitions=2)
     with engine.live(declare(name, source), Mode.MICROBATCH, tmp_path):
         reader, total = reader_of(engine, name), 0
-        for part in in_parts(stream.sent, 6):
+        for part in in_parts(stream.sent, 3):
             total += len(part)
             produce_and_await(engine, reader, source, part, total)
         reader.close()
@@ -153,7 +138,8 @@ def test_real_time_gives_the_same_across_checkpoints(
             told.until(lambda told, done=number: len(told.batches) > done, "a checkpoint")  # type: ignore[misc]
         reader.close()
         assert told.batches[-1].watermark is not None
-    assert_same(outputs(engine, name), at_once, repeats=True)
+        assert [shuffles_and_stores(query) for query in engine.queries(name)] == [(1, 1)]
+    assert_same(outputs(engine, name), at_once)
 
 
 def test_auto_mode_catches_up_and_goes_on_in_real_time(
@@ -173,7 +159,42 @@ def test_auto_mode_catches_up_and_goes_on_in_real_time(
         ("switching", "realtime"),
         ("started", "realtime"),
     ]
-    assert_same(outputs(engine, name), at_once, repeats=True)
+    assert_same(outputs(engine, name), at_once)
+
+
+@pytest.mark.parametrize(
+    ("more", "wanted"),
+    [
+        (LITTLE, ["started microbatch", f"switching realtime: lag is {LITTLE} rows", "started realtime"]),
+        (
+            LITTLE + 1,
+            ["started microbatch", "started microbatch", "switching realtime: lag is 0 rows", "started realtime"],
+        ),
+    ],
+    ids=["little", "much"],
+)
+def test_auto_mode_switches_only_when_little_came_in_meanwhile(
+    engine: Engine, topic: Topic, tmp_path: Path, more: int, wanted: list[str]
+) -> None:
+    name, source = fresh("auto"), topic("auto", partitions=1)
+    pipeline = hr.Pipeline(name)
+    timed = pipeline.read(source, schema="k STRING, at BIGINT").event_time("at").key_by("k")
+    timed.rolling("counted", count=hr.last("1h").count()).write(f"{name}-out")
+    events = [Sent.row({"k": "a", "at": START + number}) for number in range(10 + more)]
+    produce(engine.bootstrap, source, events[:10])
+
+    def more_comes_in() -> None:
+        wait_for(lambda: not engine.queries(name), "all that was there to be done")
+        produce(engine.bootstrap, source, events[10:])
+
+    with engine.live(pipeline, Mode.AUTO, tmp_path, interval_ms=60_000, switch_lag=LITTLE, first=more_comes_in) as told:
+        told.until(lambda told: ("started", "realtime") in [(e.event, e.mode) for e in told.events], "real time")
+        reader = LogReader(engine.bootstrap, f"{name}-out")
+        reader.until(lambda records: len(records) >= len(events), "all events")
+        reader.close()
+    said = [f"{e.event} {e.mode}: {e.message}".removesuffix(": ") for e in told.events]
+    assert said[:-1] == wanted
+    assert [record.row["count"] for record in engine.read(f"{name}-out")] == list(range(1, len(events) + 1))
 
 
 @pytest.mark.soak

@@ -124,6 +124,8 @@ MONSTERS = [
     ("at", str(START * 1_000_000)),  # nanoseconds where a number means seconds
     ("at", str(2**63 - 1)),
     ("m", "1e999999999"),  # more digits than the JVM has room for
+    ("m", "1e500000000"),  # as many as it has room for, if it had hours to compute them
+    ("m", "-123.45e500000000"),
     ("n", "1e999999999"),
     ("d", "1e999999999"),
 ]
@@ -161,7 +163,9 @@ def test_what_is_unusual_but_right_is_read(engine: Engine, topic: Topic, tmp_pat
     }
     zones = ("2024-05-01T14:00:00+02:00", "2024-05-01 12:00:00", "2024-05-01T12:00:00.000000Z", START // 1000)
     sent = [Sent(row(**unusual)), *(Sent(row(id=str(i), at=at)) for i, at in enumerate(zones))]
-    sent.append(Sent(row(id="last", d="@", f="NaN").replace(b'"@"', b'5, "d": "-Infinity"')))
+    # A decimal that is next to nothing is zero, and costs no more than another.
+    last = b'5, "d": "-Infinity", "m": 1e-500000000'
+    sent.append(Sent(row(id="last", d="@", f="NaN").replace(b'"@"', last)))
     produce(engine.bootstrap, source, sent)
     pipeline = hr.Pipeline(name)
     pipeline.read(source, schema=SCHEMA).event_time("at").write(f"{name}-out")
@@ -171,7 +175,7 @@ def test_what_is_unusual_but_right_is_read(engine: Engine, topic: Topic, tmp_pat
     first |= {"d": "1.0", "f": "0.1", "m": "1.01", "tags": [None, "x", "1", '{"y":2}'], "place": {"zip": 1}}
     assert rows[0] == GOOD | first | {"attrs": {"é": "1.5", "none": None}}
     assert [r["at"] for r in rows[1:5]] == [timestamp(START)] * 4
-    assert (rows[5]["d"], rows[5]["f"]) == ("-Infinity", "NaN")
+    assert (rows[5]["d"], rows[5]["f"], rows[5]["m"]) == ("-Infinity", "NaN", "0.00")
 
 
 def skewed(name: str, source: str, max_skew: str | None, at: str = "TIMESTAMP") -> hr.Pipeline:
@@ -223,3 +227,21 @@ def test_milliseconds_that_no_clock_can_show_do_not_stop_the_stream(
     assert [(r.row["at"], r.row["n"]) for r in engine.read(f"{name}-results")] == [(START, 1), (START + 1, 2)]
     sides = [f"{name}.dead-letters", f"{name}-late", *([f"{name}-quarantined"] if max_skew else [])]
     assert sorted(record.source[1] for record in engine.read(*sides)) == [1, 2, 3]
+
+
+def test_a_timestamp_beyond_all_calendars_is_a_dead_letter_and_moves_nothing(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    """As when a producer sends milliseconds: a number in a TIMESTAMP means seconds, and these are of the year 56300."""
+    name, source = fresh("no-year"), topic("no-year", partitions=1)
+    last = 253_402_300_799
+    times = [START // 1000, START, -62_135_596_801, last + 1, START // 1000 + 1, -62_135_596_800, last]
+    produce(engine.bootstrap, source, [Sent.row({"k": "a", "at": at}) for at in times])
+    batches = engine.replay(skewed(name, source, None), tmp_path, max_rows=1)
+    results = [(r.row["at"], r.row["n"]) for r in engine.read(f"{name}-results")]
+    assert results == [(timestamp(START), 1), (timestamp(START + 1000), 2), ("9999-12-31T23:59:59.000Z", 1)]
+    assert [record.source[1] for record in engine.read(f"{name}-late")] == [5], "the first second of the year 1"
+    letters = engine.read(f"{name}.dead-letters")
+    assert [letter.source[1] for letter in letters] == [1, 2, 3]
+    assert {letter.reason for letter in letters} == {"event time `at` is no time between the years 1 and 9999"}
+    assert max(batch.watermark or "" for batch in batches[:6]) == timestamp(START - 9000)

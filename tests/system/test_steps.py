@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,11 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.run import Run
+from headrace.engine.settings import Mode
 from headrace.errors import UnknownColumnError, UnsupportedStepError
 from tests.system.model import timestamp
-from tests.system.records import Record, Sent, produce
-from tests.system.running import Engine, fresh
+from tests.system.records import Record, Sent, positions, produce
+from tests.system.running import Engine, fresh, shuffles_and_stores
 from tests.system.wide_stream import START
 
 if TYPE_CHECKING:
@@ -132,6 +134,36 @@ def test_two_rolling_steps_and_dedupe_run_in_one_operator(job: Job) -> None:
         (3, 2, {"x": 1, "id": "a"}),
         (11, 1, {"x": 2, "id": "b"}),
     ]
+
+
+def test_consecutive_steps_on_one_key_are_one_shuffle_and_one_state_store(job: Job) -> None:
+    once = job.keyed().dedupe("id").where("x > 0").with_column("high", "x > 5")
+    spent = once.rolling("spent", **total()).rolling("before", before=hr.latest("x", within="1h"))
+    spent.where("high").write(job.out("high"))
+    spent.duplicates.write(job.out("duplicates"))
+    with job.engine.live(job.pipeline, Mode.MICROBATCH, job.folder) as told:
+        produce(job.engine.bootstrap, job.source, events([1, 2, 4, 8], ids=["a", "b", "a", "c"]))
+        told.until(lambda told: sum(batch.input_rows for batch in told.batches) == 4, "its events")
+        assert [shuffles_and_stores(query) for query in job.engine.queries(job.pipeline.name)] == [(1, 1)]
+    assert column(job.engine.read(job.out("high")), "before") == [{"x": 2}]
+    assert column(job.engine.read(job.out("duplicates")), "x") == [4]
+
+
+def test_a_key_in_several_partitions_is_taken_in_the_order_of_partition_and_offset(job: Job, topic: Topic) -> None:
+    """Within a batch; which of two batches an event is in is another matter."""
+    job.source = topic("spread", partitions=4)
+    # All at one time, so that each result tells how many of its key were taken before it.
+    rows = [Sent.row({"id": str(i), "k": "ab"[i % 2], "at": timestamp(START), "x": i}) for i in range(64)]
+    sent = [replace(row, partition=3 - number // 3 % 4) for number, row in enumerate(rows)]
+    job.keyed().rolling("counted", n=hr.last("1h").count(), before=hr.latest("x", within="1h")).write(job.out("n"))
+    (found,) = job.run(sent, "n")
+    taken: dict[str, list[int]] = {"a": [], "b": []}
+    wanted = {}
+    for position, row in sorted(zip(positions(sent), (json.loads(s.value or b"") for s in sent), strict=True)):
+        before = {"before": {"x": taken[row["k"]][-1]}} if taken[row["k"]] else {}
+        taken[row["k"]].append(row["x"])
+        wanted[position] = row | {"n": len(taken[row["k"]])} | before
+    assert {record.source: record.row for record in found} == wanted
 
 
 def test_side_outputs_take_steps_too(job: Job) -> None:

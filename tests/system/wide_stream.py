@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import headrace as hr
 from headrace.pipeline.nodes import Latest, WindowAggregate
 from tests.system import model
 from tests.system.model import Arrival, timestamp
-from tests.system.records import Number, Record, Sent, positions
+from tests.system.records import LogReader, Number, Position, Record, Sent, positions, produce
+from tests.system.running import Engine
 
 SCHEMA = """
     id STRING NOT NULL, k STRING NOT NULL, at TIMESTAMP NOT NULL, d DOUBLE, wild DOUBLE, f FLOAT, n BIGINT, i INT,
@@ -20,10 +22,11 @@ SCHEMA = """
 """
 START = 1_714_564_800_000  # 2024-05-01 12:00 UTC
 WITHIN_MS = 15 * 60_000
+ROUTES = ("results", "duplicates", "late")
 
 
-def _aggregates() -> dict[str, Any]:
-    short, middle, long = hr.last("30s"), hr.last("5m"), hr.last("20m")
+def _aggregates(windows: tuple[str, str, str], reaches: tuple[str, str]) -> dict[str, Any]:
+    short, middle, long = map(hr.last, windows)
     return {
         "count_short": short.count(),
         "count_long": long.count(),
@@ -56,13 +59,73 @@ def _aggregates() -> dict[str, Any]:
         "distinct_n": long.approx_count_distinct("n"),
         "itself": hr.latest("id", "d", back=0),
         "before": hr.latest("id", "s", "ts", "m"),
-        "third": hr.latest("id", back=3, within="10m"),
-        "long_ago": hr.latest("id", "n", back=2, within="40m"),
+        "third": hr.latest("id", back=3, within=reaches[0]),
+        "long_ago": hr.latest("id", "n", back=2, within=reaches[1]),
     }
 
 
-AGGREGATES: Mapping[str, WindowAggregate | Latest] = _aggregates()
 _WORDS = ("", "a", "A", "ab", "é", "e", "z", "~", "\ufb01", "\U0001f600", "ümlaut")  # UTF-8 and UTF-16 order differ
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a random stream is like, and the windows that are laid over it. Of disorders, repeats and nulls, keys have
+    what there is in turn.
+    """
+
+    keys: int = 40
+    step_ms: int = 5_000
+    """Time moves on by so much for each event."""
+    disorders: tuple[int, ...] = (300_000,)
+    """So many milliseconds an event is behind at most."""
+    repeats: tuple[float, ...] = (0.1,)
+    """How many have an id that their key has had before; half of these are the very same event once more."""
+    echo_ms: int = 0
+    """The others come at any time, or less than this after the one whose id they have."""
+    nulls: tuple[float, ...] = (0.15,)
+    grains: tuple[int, ...] = (1, 1, 10_000, 60_000)
+    """Coarse clocks, of which each key has one: many events at one time."""
+    within_ms: int = WITHIN_MS
+    """How long `dedupe` remembers."""
+    windows: tuple[str, str, str] = ("30s", "5m", "20m")
+    reaches: tuple[str, str] = ("10m", "40m")
+    """How far `latest` looks back."""
+
+    @staticmethod
+    def random(rng: random.Random) -> Shape:
+        """Few keys or many, dense or sparse, in disorder. Times and spans are mostly multiples of one tick, so that
+        events lie at the very edges of windows and of what is remembered.
+        """
+        tick = rng.choice((10, 50, 1_000, 60_000))
+
+        def span() -> str:
+            return f"{tick * rng.choice((1, 2, 5, 10, 25)) + rng.choice((0, 0, 0, 1))}ms"
+
+        within_ms = tick * rng.choice((1, 3, 8, 20))
+        return Shape(
+            keys=rng.choice((4, 12, 40)),
+            step_ms=rng.choice((tick // 10, tick // 3, 2 * tick)),
+            disorders=tuple(tick * n for n in rng.sample((1, 4, 15, 60), k=3)),
+            repeats=tuple(rng.sample((0.0, 0.2, 0.4, 0.6), k=2)),
+            echo_ms=rng.choice((0, within_ms + tick, within_ms + tick)),
+            nulls=tuple(rng.sample((0.0, 0.15, 0.6, 1.0), k=3)),
+            grains=rng.choice(((tick,), (tick, 1), (tick, 4 * tick))),
+            within_ms=within_ms,
+            windows=(span(), span(), span()),
+            reaches=(span(), span()),
+        )
+
+    @property
+    def aggregates(self) -> Mapping[str, WindowAggregate | Latest]:
+        return _aggregates(self.windows, self.reaches)
+
+    @property
+    def tolerance_ms(self) -> int:
+        """What is behind the latest event of its partition by no more than this is on time."""
+        return max(self.disorders) + max(self.grains)
+
+
+AGGREGATES = Shape().aggregates
 
 
 @dataclass(frozen=True)
@@ -71,28 +134,45 @@ class WideStream:
 
     sent: list[Sent]
     arrivals: list[Arrival]
-    expected: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    """By position, the results of what passes `dedupe`."""
-    duplicates: set[Any] = field(default_factory=set)
+    shape: Shape
+
+    @cached_property
+    def expected(self) -> dict[Position, dict[str, Any]]:
+        """By position, the results of what passes `dedupe`."""
+        results = model.rolling(self._judged[0], self.shape.aggregates)
+        return {arrival.position: result for arrival, result in results}
+
+    @property
+    def duplicates(self) -> set[Position]:
+        return {arrival.position for arrival in self._judged[1]}
+
+    @cached_property
+    def _judged(self) -> tuple[list[Arrival], list[Arrival]]:
+        return model.first_of_each_id(self.arrivals, "id", self.shape.within_ms)
 
     @staticmethod
-    def random(seed: int, events: int = 1500, keys: int = 40, step_ms: int = 5_000, partitions: int = 2) -> WideStream:
-        """Time moves on by `step_ms` for each event, with up to five minutes of disorder."""
-        rng = random.Random(seed)
+    def random(seed: int, events: int = 1500, partitions: int = 2, shape: Shape | None = None) -> WideStream:
+        rng, shape = random.Random(seed), shape or Shape()
+        keys, step_ms = shape.keys, shape.step_ms
         weights = [1 / (1 + k) ** 0.7 for k in range(keys)]  # a few busy keys, many quiet ones
-        grain = [rng.choice((1, 1, 10_000, 60_000)) for _ in range(keys)]  # coarse clocks: many events at one time
+        grain = [rng.choice(shape.grains) for _ in range(keys)]
         kept: list[list[dict[str, Any]]] = [[] for _ in range(keys)]
         sent, rows = [], []
         for number in range(events):
             k = rng.choices(range(keys), weights)[0]
-            behind = rng.choice((0, 0, rng.randrange(20_000), rng.randrange(300_000)))
+            disorder, repeats = shape.disorders[k % len(shape.disorders)], shape.repeats[k % len(shape.repeats)]
+            behind = rng.choice((0, 0, rng.randrange(max(1, disorder // 15)), rng.randrange(disorder)))
             time = (START + number * step_ms - behind) // grain[k] * grain[k]
-            row = _values(rng) | {"id": f"e{number}", "k": f"key-{k}", "at": time}
-            if kept[k] and rng.random() < 0.1:
+            row = _values(rng, shape.nulls[k % len(shape.nulls)]) | {"id": f"e{number}", "k": f"key-{k}", "at": time}
+            if kept[k] and rng.random() < repeats:
                 again = rng.choice(kept[k][-8:])
                 row["id"] = again["id"]
-                if rng.random() < 0.5 and START + number * step_ms - again["at"] < 300_000:
+                recent = START + number * step_ms - again["at"] < disorder
+                if rng.random() < 0.5 and recent:
                     row = again  # the very same event once more
+                elif recent and shape.echo_ms:
+                    echo = again["at"] + rng.randrange(shape.echo_ms) // grain[k] * grain[k]
+                    row["at"] = min(echo, START + number * step_ms)
             kept[k].append(row)
             rows.append(row)
             fields = {name: value for name, value in row.items() if value is not None or rng.random() < 0.5}
@@ -100,14 +180,12 @@ class WideStream:
         arrivals = [
             Arrival(position, row["k"], row["at"], row) for position, row in zip(positions(sent), rows, strict=True)
         ]
-        passed, duplicates = model.first_of_each_id(arrivals, "id", WITHIN_MS)
-        expected = {arrival.position: results for arrival, results in model.rolling(passed, AGGREGATES)}
-        return WideStream(sent, arrivals, expected, {arrival.position for arrival in duplicates})
+        return WideStream(sent, arrivals, shape)
 
 
-def _values(rng: random.Random) -> dict[str, Any]:
+def _values(rng: random.Random, nulls: float) -> dict[str, Any]:
     def maybe(value: Any) -> Any:
-        return None if rng.random() < 0.15 else value
+        return None if rng.random() < nulls else value
 
     wild = rng.choice((-1, 1)) * rng.random() * 10.0 ** rng.choice((-320, -308, -20, 0, 1, 16, 17, 150, 300))
     return {
@@ -123,20 +201,37 @@ def _values(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def declare(name: str, source: str, out_of_order: str = "30m") -> hr.Pipeline:
+def declare(name: str, source: str, out_of_order: str = "30m", shape: Shape | None = None) -> hr.Pipeline:
     """The pipeline under test; its outputs are `<name>-results`, `-duplicates` and `-late`."""
+    shape = shape or Shape()
     pipeline = hr.Pipeline(name)
     results = (
         pipeline.read(source, schema=SCHEMA)
         .event_time("at", out_of_order=out_of_order)
-        .dedupe("id", within=f"{WITHIN_MS}ms")
+        .dedupe("id", within=f"{shape.within_ms}ms")
         .key_by("k")
-        .rolling("activity", **AGGREGATES)
+        .rolling("activity", **shape.aggregates)
     )
     results.write(f"{name}-results")
     results.duplicates.write(f"{name}-duplicates")
     results.late.write(f"{name}-late")
     return pipeline
+
+
+def outputs(engine: Engine, name: str) -> dict[str, list[Record]]:
+    """The records of each output of a pipeline that `declare` made."""
+    return {kind: engine.read(f"{name}-{kind}") for kind in ROUTES}
+
+
+def reader_of(engine: Engine, name: str) -> LogReader:
+    """Reads all outputs of a pipeline that `declare` made."""
+    return LogReader(engine.bootstrap, *(f"{name}-{kind}" for kind in ROUTES))
+
+
+def produce_and_await(engine: Engine, reader: LogReader, source: str, sent: list[Sent], total: int) -> None:
+    """Writes to the source, then waits until every event so far has come out at one end or another."""
+    produce(engine.bootstrap, source, sent)
+    reader.until(lambda records: len({record.source for record in records}) == total, f"{total} events to come out")
 
 
 def value_of(name: str, row: Mapping[str, Any]) -> Any:
@@ -148,6 +243,12 @@ def value_of(name: str, row: Mapping[str, Any]) -> Any:
     if isinstance(value, Number) or (decimal and isinstance(value, int)):
         return Decimal(value) if decimal else float(value)
     return value
+
+
+def wrong_results(records: Iterable[Record], expected: Mapping[Any, Mapping[str, Any]]) -> dict[Any, Any]:
+    """By position, what is not as expected."""
+    found = {record.source: differences(record, expected[record.source]) for record in records}
+    return {position: what for position, what in found.items() if what}
 
 
 def differences(record: Record, expected: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

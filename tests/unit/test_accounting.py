@@ -13,7 +13,7 @@ from headrace.demo.accounting import Accounting, Alert, Figures, Outcome, Receip
 from headrace.demo.collector import origin
 from headrace.demo.latency import Latencies
 from headrace.demo.summary import Summary
-from headrace.errors import RunError
+from headrace.errors import HeadraceError, QueryFailedError, RunError
 
 
 def sent(offset: int, partition: int = 0, at: int = 1_000) -> Sent:
@@ -104,6 +104,17 @@ def test_history_is_by_second_and_the_current_one_is_not_over() -> None:
     assert [second.latency_ms for second in seconds] == [None, None, 1100.0]
 
 
+def test_the_recent_p99_is_of_the_last_whole_seconds_together() -> None:
+    books = Accounting()
+    books.received(Receipt(Outcome.DECIDED, 0, n, 9_999 - 900, 9_999.0) for n in range(100))  # a second too old
+    books.received(Receipt(Outcome.DECIDED, 1, n, 10_000, 10_000.0 + n) for n in range(1, 51))
+    books.received(Receipt(Outcome.DECIDED, 2, n, 14_000, 14_000.0 + n) for n in range(51, 101))
+    books.received([Receipt(Outcome.DECIDED, 3, 0, 14_600, 15_100.0)])  # in the second that is not over
+    assert books.recent_p99_ms(15_200.0, 5) == 99.0
+    assert books.recent_p99_ms(14_999.0, 5) == 900.0
+    assert books.recent_p99_ms(90_000.0, 5) is None
+
+
 def test_threads_may_share_the_books() -> None:
     books = Accounting()
     count = 5_000
@@ -134,6 +145,9 @@ def test_quantiles_are_those_of_the_sorted_list() -> None:
     assert taken.quantile(0.99) == ordered[989]
     assert taken.quantile(1.0) == ordered[-1]
     assert Latencies().quantile(0.5) is None
+    halves = Latencies(values[:500])
+    halves.update(Latencies(values[500:]))
+    assert (halves.count, halves.quantile(0.99)) == (1_000, ordered[989])
 
 
 def test_the_origin_of_a_record_is_in_its_headers() -> None:
@@ -145,11 +159,11 @@ def test_the_origin_of_a_record_is_in_its_headers() -> None:
         origin("decisions", {})
 
 
-def summary(figures: Figures, failure: str | None = None) -> Summary:
+def summary(figures: Figures, *, undelivered: int = 0, failure: HeadraceError | None = None) -> Summary:
     truth = Truth()
     truth.produced("t1", Episode(1, EpisodeKind.CARD_TESTING, "card-1", 1))
     truth.flagged("t1")
-    return Summary(figures, truth.score(), {"straggler": 3}, 0, 8.0, failure)
+    return Summary(figures, truth.score(), {"straggler": 3}, undelivered, 8.0, failure)
 
 
 def test_the_summary_is_one_json_object_and_success_means_that_nothing_is_lost() -> None:
@@ -180,4 +194,15 @@ def test_the_summary_is_one_json_object_and_success_means_that_nothing_is_lost()
         "duplicates": 0,
         "quarantined": 0,
     }
-    assert not summary(books.figures(), failure="the fraud job ended by itself.").succeeded
+    assert not summary(books.figures(), failure=QueryFailedError("the fraud job ended by itself.")).succeeded
+
+
+def test_what_the_log_did_not_take_is_lost() -> None:
+    books = Accounting()
+    books.produced([sent(0), sent(1)])
+    books.received([receipt(0), receipt(1)])
+    assert summary(books.figures()).succeeded
+    refused = summary(books.figures(), undelivered=3)
+    assert not refused.succeeded
+    told = json.loads(refused.to_json())
+    assert (told["transactions"], told["lost"]) == (5, 3)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
-from headrace.engine.delivery import deliveries
+from headrace.engine.delivery import check_mode, deliveries
 from headrace.engine.explain import explain_dict, explain_text
 from headrace.engine.pacing import FEWEST, Pacer
 from headrace.engine.plan import plan_queries
-from headrace.engine.settings import RunSettings
-from headrace.errors import InvalidPipelineError
+from headrace.engine.settings import Mode, RunSettings
+from headrace.errors import InvalidPipelineError, UnsupportedModeError
 
 
 def copying(**writes: str | None) -> hr.Pipeline:
@@ -62,6 +62,29 @@ def test_explain_for_programs_has_none_where_a_mode_is_refused() -> None:
         "realtime": "at least once",
     }
     assert "transaction.timeout.ms" in outputs["strict"]["why"]["microbatch"]["breaks"]
+
+
+def ending(*, state: bool = True) -> hr.Pipeline:
+    pipeline = hr.Pipeline("ending")
+    timed = pipeline.read("clicks", schema="user STRING, at TIMESTAMP").event_time("at", watermark=hr.perfect())
+    (timed.key_by("user").window("per-minute", hr.tumbling("1m"), n="count(*)") if state else timed).write("out")
+    return pipeline
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.MICROBATCH, Mode.REALTIME])
+def test_a_watermark_for_input_that_ends_is_refused_where_it_does_not(mode: Mode) -> None:
+    """A live run that has caught up is not at the end: all that came after it would be late."""
+    with pytest.raises(
+        UnsupportedModeError, match=rf"hr.perfect\(\) is for input that ends; in {mode.value}"
+    ) as caught:
+        check_mode("ending", plan_queries(ending()), mode, RunSettings())
+    assert "--mode replay" in str(caught.value.fix)
+    assert "test_deliveries.py" in str(caught.value.location)
+
+
+def test_it_is_taken_where_there_is_an_end_or_nothing_waits_for_it() -> None:
+    check_mode("ending", plan_queries(ending()), Mode.REPLAY, RunSettings())
+    check_mode("ending", plan_queries(ending(state=False)), Mode.AUTO, RunSettings())
 
 
 def settle(pacer: Pacer, fixed_ms: float, per_row_ms: float, batches: int = 40) -> float:

@@ -7,15 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from examples.fraud.generator import Emission, Kind
+from headrace.demo import sender, warmup
 from headrace.demo.interrupts import Interrupts
 from headrace.demo.job import ProgressFile
 from headrace.demo.orchestration import find_project, run_folder
-from headrace.demo.worker import Report, Worker, tail
+from headrace.demo.worker import Owner, Report, Worker, tail
 from headrace.errors import AlreadyRunningError, HeadraceError, RunError
+from headrace.log.producer import producer_config
 
 
 def test_the_example_is_found_in_a_checkout_and_its_absence_is_explained(tmp_path: Path) -> None:
@@ -117,6 +122,56 @@ def test_a_worker_whose_owner_is_gone_ends(tmp_path: Path) -> None:
     assert orphan.stdin is not None
     orphan.stdin.close()
     assert orphan.wait(60) == 1
+
+
+class Hearer(Owner):
+    """An owner in this process, that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.heard: list[Report] = []
+
+    def report(self, report: Report) -> None:
+        self.heard.append(report)
+
+
+def test_a_transaction_that_finds_no_room_until_the_end_counts_as_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens at the broker's port, and the producer has room for three."""
+    config = producer_config("127.0.0.1:1", **{"queue.buffering.max.messages": 3})
+    monkeypatch.setattr(sender, "producer_config", lambda bootstrap, **overrides: {**config, **overrides})
+    monkeypatch.setattr(sender, "_FLUSH_SECONDS", 0.0)
+    owner = Hearer()
+    due = [Emission(0, b"card-1", b"{}", Kind.NORMAL, f"t{n}", None) for n in range(10)]
+    sending = threading.Thread(target=sender.Sender("127.0.0.1:1", "transactions", owner).send, args=(due,))
+    sending.start()
+    deadline = time.monotonic() + 60
+    while not owner.heard:  # it reports while the fourth waits for room
+        assert time.monotonic() < deadline, "it does not report while it waits"
+        time.sleep(0.01)
+    owner.stopping.set()
+    sending.join(60)
+    assert not sending.is_alive()
+    assert sum(report["failed"] for report in owner.heard) == 4
+    assert [report["sent"] for report in owner.heard if report["sent"]] == []
+
+
+def warm(elapsed: float, waiting: int = 0, p99: float | None = 20.0) -> bool:
+    return warmup.is_over(elapsed, waiting=waiting, rate=200, recent_p99_ms=p99)
+
+
+def test_the_warm_up_ends_when_the_backlog_is_gone_and_the_latency_has_settled() -> None:
+    assert not warm(9.9)
+    assert warm(10.0)
+    assert not warm(10.0, p99=80.0)
+    assert not warm(10.0, p99=None)  # nothing came in the last seconds
+    assert not warm(10.0, waiting=100)
+
+
+def test_a_latency_that_never_settles_is_measured_all_the_same() -> None:
+    assert not warm(44.9, p99=80.0)
+    assert warm(45.0, p99=80.0)
+    assert not warm(89.9, waiting=5_000)
+    assert warm(90.0, waiting=5_000, p99=None)
 
 
 def test_the_tail_of_a_log_is_its_last_lines(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,15 @@ def test_the_newest_alert_is_on_top() -> None:
     assert text.index("card-00000011") < text.index("card-00000010") < text.index("card-00000009")
 
 
+def test_an_alert_on_what_waited_for_the_job_does_not_read_as_a_latency_of_milliseconds() -> None:
+    alerts = [
+        Alert(0, n, NOW_MS, NOW_MS + taken, f"t{n}", f"card-{n}", 9.5, ("card_testing",))
+        for n, taken in enumerate((24_658.2, 1_449.9, 998.7))
+    ]
+    shown = [text for text in drawn(80, 24, replace(frame(), alerts=alerts)) if "card testing" in text]
+    assert [text.rstrip("│ ").rpartition("  ")[2] for text in shown] == ["waited 25 s", "waited 1.4 s", "998.7 ms"]
+
+
 def test_sparklines_take_the_room_there_is() -> None:
     assert sparkline([0, 1, 2, 4, 8]) == "▁▂▃▅█"
     assert sparkline([0, 0]) == "▁▁"
@@ -173,13 +183,12 @@ def test_the_summary_reads_well_when_all_is_well_and_when_it_is_not() -> None:
     truth.flagged("honest")
     console = Console(file=io.StringIO(), width=100)
     kept = books()
-    console.print(Summary(kept.figures(), truth.score(), {"malformed": 1}, 2, 8.0, "the job ended.").render())
+    console.print(Summary(kept.figures(), truth.score(), {"malformed": 1}, 2, 8.0).render())
     kept.received(Receipt(Outcome.DECIDED, 0, n, NOW_MS, NOW_MS + 4.0) for n in range(11_900, 12_000))
     console.print(Summary(kept.figures(), truth.score(), {}, 0, 8.0).render())
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
-    assert "66 of 12,000 transactions are lost." in text
-    assert "2 that the log did not take" in text
-    assert "the job ended." in text
+    assert "68 of 12,002 transactions are lost." in text
+    assert "12,002, of which the log did not take 2" in text
     assert "precision 50.0%, recall 100.0%" in " ".join(text.split())
     assert "Every transaction is accounted for." in text

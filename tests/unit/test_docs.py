@@ -172,6 +172,30 @@ def test_the_environment_variables_in_the_documentation_are_read_by_the_code() -
     assert [name for name in sorted(named) if f'"{name}"' not in sources] == []
 
 
+def recipe() -> str:
+    """How to add a kernel operator."""
+    text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return text.partition("## Add a kernel operator")[2].partition("\n## ")[0]
+
+
+def test_the_recipe_for_an_operator_names_the_methods_of_a_stage_as_they_are() -> None:
+    source = (PROJECT / "src" / "headrace" / "kernel" / "scala" / "Stage.scala").read_text(encoding="utf-8")
+    trait = source.partition("trait Stage ")[2].partition("\n}\n")[0]
+    methods = re.findall(r"^  def (\w+(?:\(.*?\))?): \w+( =)?", trait, re.MULTILINE)
+    written = {re.sub(r": [\w\[\]]+", "", method): bool(default) for method, default in methods}  # without the types
+    named = re.findall(r"^ *\| `([^`]+)` \|", recipe(), re.MULTILINE)
+    assert [method for method in named if method not in written] == []
+    assert [method for method, default in written.items() if not default and method not in named] == []
+
+
+def test_the_recipe_for_an_operator_names_functions_that_are_in_the_files_that_it_names() -> None:
+    files = [PROJECT / "src" / "headrace" / file for file in re.findall(r"`(\w+/\w+\.py)`", recipe())]
+    sources = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    named = set(re.findall(r"`(_\w+)`", recipe()))
+    assert len(named) > 5
+    assert [name for name in sorted(named) if not re.search(rf"^(def )?{name}\b", sources, re.MULTILINE)] == []
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     titles = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)

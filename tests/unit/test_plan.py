@@ -181,7 +181,7 @@ def test_a_stateless_output_beside_an_operator_is_a_query_of_its_own() -> None:
     d.keyed.rolling("activity", n=count()).write("all")
     d.read.where("amount > 0").write("copy")
     names = {q.name: q for q in plan_queries(d.pipeline)}
-    assert set(names) == {"job-activity", "job-transactions"}
+    assert set(names) == {"job-activity", "job"}
     assert [q.takes_side_rows for q in names.values()].count(True) == 1
 
 
@@ -192,6 +192,31 @@ def test_stateless_outputs_of_one_read_are_one_query() -> None:
     (query,) = plan_queries(d.pipeline)
     assert branches(query)["a"] == (Route.RESULT, ["Where"])
     assert branches(query)["b"] == (Route.RESULT, ["Select"])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda d: d.read.key_by("card_id"),
+        lambda d: d.timed.key_by("card_id").where("amount > 0"),
+        lambda d: d.timed.dedupe("txn_id").key_by("card_id"),
+        lambda d: d.keyed.rolling("activity", n=count()),
+    ],
+    ids=["a copy", "timed", "after an operator of another key", "an operator"],
+)
+def test_records_have_the_key_of_their_stream(build: Callable[[Declared], hr.Stream]) -> None:
+    d = declared()
+    build(d).write("out")
+    (query,) = plan_queries(d.pipeline)
+    assert branch(query, "out").key == ("card_id",)
+
+
+def test_a_write_may_have_another_key_and_a_stream_none() -> None:
+    d = declared()
+    d.read.key_by("card_id").write("by-id", key="txn_id")
+    d.read.write("copy")
+    (query,) = plan_queries(d.pipeline)
+    assert (branch(query, "by-id").key, branch(query, "copy").key) == (("txn_id",), None)
 
 
 def test_where_before_the_event_time_of_one_output_leaves_the_other_outputs_alone() -> None:

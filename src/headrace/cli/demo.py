@@ -13,7 +13,7 @@ from headrace.cli.output import Format, OutputOption
 
 def demo(
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="how long, after a short warm-up; until Ctrl-C if left out")
+        float | None, typer.Option(min=1, help="how long, after the warm-up; until Ctrl-C if left out")
     ] = None,
     rate: Annotated[float, typer.Option(min=1, max=5000, help="transactions per second")] = 200,
     seed: Annotated[int, typer.Option(help="the same seed gives the same transactions")] = 1,
@@ -33,4 +33,6 @@ def demo(
     summary = run(Options(seconds=seconds, rate=rate, seed=seed, screenshot=screenshot), console)
     console.print(summary.render())
     print(summary.to_json(), flush=True)
+    if summary.failure is not None:
+        raise summary.failure
     raise typer.Exit(0 if summary.succeeded else 1)

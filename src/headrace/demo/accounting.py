@@ -200,6 +200,16 @@ class Accounting:
                 )
             return seconds
 
+    def recent_p99_ms(self, now_ms: float, seconds: int) -> float | None:
+        """Of the decisions that came in the last whole seconds, whenever they were sent; None if none came."""
+        current = int(now_ms // 1000)
+        recent = Latencies()
+        with self._lock:
+            for second in range(current - seconds, current):
+                if second in self._latencies_in:
+                    recent.update(self._latencies_in[second])
+        return recent.quantile(0.99)
+
     def recent_alerts(self) -> list[Alert]:
         """The latest alerts, the newest first."""
         with self._lock:

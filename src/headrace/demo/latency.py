@@ -26,6 +26,11 @@ class Latencies:
         self._tenths[round(milliseconds * 10)] += 1
         self.count += 1
 
+    def update(self, other: Latencies) -> None:
+        """All of the other's as well."""
+        self._tenths.update(other._tenths)
+        self.count += other.count
+
     def quantile(self, share: float) -> float | None:
         """The smallest latency that `share` of all do not pass; None if there are none."""
         rank = max(1, ceil(share * self.count))

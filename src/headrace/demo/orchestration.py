@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from headrace.demo import warmup
 from headrace.demo.accounting import Accounting, Alert, Outcome, Receipt, Sent
 from headrace.demo.collector import ALERTS
 from headrace.demo.interrupts import Interrupts
@@ -48,7 +49,6 @@ OUTPUTS = {
     "transactions-dead-letters": Outcome.DEAD_LETTER,
 }
 HISTORY_SECONDS = 60.0  # of traffic is there before the job starts
-LEAST_WARMUP_SECONDS, MOST_WARMUP_SECONDS = 10.0, 90.0
 RUNNING = "running"
 DASHBOARD_PORT = 8430  # or a free one, if it is taken
 _FRAME_SECONDS = 0.25
@@ -215,7 +215,7 @@ class _Demo:
 
         with view_for(self._console) as view:
             attempt(lambda: self._warm_up(view, bootstrap, job, [collector, sender]))
-            if not failures:
+            if not failures and not self._interrupts.requested:
                 attempt(lambda: self._measure(view, bootstrap, job, [collector, sender]))
             attempt(lambda: sender.stop(_WORKER_STOP_SECONDS))
             if not failures:
@@ -230,17 +230,21 @@ class _Demo:
             injected=dict(self._injected),
             undelivered=self._undelivered,
             warmup_seconds=self._warmup_seconds,
-            failure="\n".join(failure.render() for failure in failures) or None,
+            # What fails after the first fails because of it.
+            failure=failures[0] if failures else None,
         )
 
     def _warm_up(self, view: View, bootstrap: str, job: Job, workers: list[Worker]) -> None:
-        """Until the JVM has compiled what it runs all the time, and what waited for the job is worked off."""
         began = time.monotonic()
-        while not self._interrupts.requested and self._warmup_seconds < MOST_WARMUP_SECONDS:
+        while not self._interrupts.requested:
             self._check(job, workers)
-            waiting = self._books.figures().lost
-            if self._warmup_seconds >= LEAST_WARMUP_SECONDS and waiting < self._options.rate * 0.5:
-                break
+            if warmup.is_over(
+                self._warmup_seconds,
+                waiting=self._books.figures().lost,
+                rate=self._options.rate,
+                recent_p99_ms=self._books.recent_p99_ms(time.time() * 1000, warmup.WINDOW_SECONDS),
+            ):
+                return
             self._show(view, "warming up", self._warmup_seconds, None, bootstrap, job)
             time.sleep(_FRAME_SECONDS)
             self._warmup_seconds = time.monotonic() - began

@@ -51,9 +51,12 @@ class Sender:
 
     def _wait_until(self, due: float) -> None:
         while (wait := due - time.time()) > 0 and not self._owner.stopping.is_set():
-            self._producer.poll(min(wait, _REPORT_SECONDS))
-            if time.monotonic() - self._reported > _REPORT_SECONDS:
-                self._report()
+            self._poll(min(wait, _REPORT_SECONDS))
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        if time.monotonic() - self._reported > _REPORT_SECONDS:
+            self._report()
 
     def _produce(self, emission: Emission) -> None:
         def delivered(error: object, message: Any) -> None:
@@ -70,8 +73,9 @@ class Sender:
                 self._producer.produce(self._topic, emission.value, emission.key, on_delivery=delivered)
                 return
             except BufferError:  # the broker is slower than the generator: wait for it
-                self._producer.poll(_REPORT_SECONDS)
+                self._poll(_REPORT_SECONDS)
                 if self._owner.stopping.is_set():
+                    self._failed += 1  # it happened, and nobody will ever see it
                     return
 
     def _report(self) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.demo.accounting import Figures, Outcome
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from examples.fraud.truth import Score
@@ -24,17 +25,24 @@ class Summary:
     score: Score
     injected: dict[str, int]
     undelivered: int
+    """Transactions that the log did not take."""
     warmup_seconds: float
-    failure: str | None = None
+    failure: HeadraceError | None = None
+    """What broke the run off."""
+
+    @property
+    def transactions(self) -> int:
+        """All that happened, also those that the log did not take."""
+        return self.figures.produced + self.undelivered
 
     @property
     def lost(self) -> int:
-        """Transactions that never came out, and flagged ones that gave no alert."""
-        return self.figures.lost + self.figures.missing_alerts
+        """Transactions that the log did not take or that never came out, and flagged ones that gave no alert."""
+        return self.undelivered + self.figures.lost + self.figures.missing_alerts
 
     @property
     def succeeded(self) -> bool:
-        """Whether nothing was lost."""
+        """Whether nothing was lost, and nothing broke it off."""
         return self.lost == 0 and self.failure is None
 
     def to_json(self) -> str:
@@ -42,7 +50,7 @@ class Summary:
         outcomes = self.figures.outcomes
         return json.dumps(
             {
-                "transactions": self.figures.produced,
+                "transactions": self.transactions,
                 "alerts": self.figures.alerts,
                 "p50_ms": self.figures.p50_ms,
                 "p95_ms": self.figures.p95_ms,
@@ -64,10 +72,10 @@ class Summary:
         verdict = (
             Text("Every transaction is accounted for.", style="bold green")
             if self.lost == 0
-            else Text(f"{self.lost:,} of {figures.produced:,} transactions are lost.", style="bold red")
+            else Text(f"{self.lost:,} of {self.transactions:,} transactions are lost.", style="bold red")
         )
         facts = Table.grid(padding=(0, 2))
-        facts.add_row("transactions", f"{figures.produced:,}{self._undelivered()}")
+        facts.add_row("transactions", f"{self.transactions:,}{self._undelivered()}")
         facts.add_row("written twice", f"{figures.duplicated:,}")
         facts.add_row(
             "latency of decisions",
@@ -79,10 +87,10 @@ class Summary:
             f"{score.flagged:,}, of which {len(score.false_flags):,} on honest transactions; "
             f"precision {_share(score.precision)}, recall {_share(score.recall)}",
         )
-        return Group(Text(), verdict, self._outcomes(), Text(), self._frauds(), Text(), facts, *self._trouble(), Text())
+        return Group(Text(), verdict, self._outcomes(), Text(), self._frauds(), Text(), facts, Text())
 
     def _undelivered(self) -> str:
-        return f" (and {self.undelivered:,} that the log did not take)" if self.undelivered else ""
+        return f", of which the log did not take {self.undelivered:,}" if self.undelivered else ""
 
     def _outcomes(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -107,9 +115,6 @@ class Summary:
         for kind, injected in self.score.injected.items():
             table.add_row(kind.replace("_", " "), f"{injected:,}", f"{self.score.caught[kind]:,}")
         return table
-
-    def _trouble(self) -> list[Text]:
-        return [Text(self.failure, style="red")] if self.failure else []
 
 
 def _rounded(share: float | None) -> float | None:

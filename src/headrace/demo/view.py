@@ -21,6 +21,7 @@ from headrace.demo.accounting import Alert, Figures, Outcome, Second
 
 _PLAIN_SECONDS = 5.0
 _RATE_SECONDS = 5
+_WAITED_MS = 1000.0
 _BLOCKS, _ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 _REASON_STYLES = {"card_testing": "yellow", "spending_spree": "magenta", "impossible_travel": "cyan"}
 
@@ -236,9 +237,17 @@ def _alerts(alerts: Sequence[Alert]) -> Panel:
             alert.card_id,
             "-" if alert.amount is None else f"{alert.amount:,.2f}",
             Text(", ").join(Text(r.replace("_", " "), _REASON_STYLES.get(r, "red")) for r in alert.reasons),
-            _ms(alert.latency_ms),
+            _taken(alert.latency_ms),
         )
     return Panel(table, title="fraud alerts, the newest first", title_align="left", border_style="red")
+
+
+def _taken(latency_ms: float) -> Text:
+    """How long an alert took. Seconds mean that its transaction had to wait: most often for the job to start."""
+    if latency_ms <= _WAITED_MS:
+        return Text(_ms(latency_ms))
+    seconds = latency_ms / 1000
+    return Text(f"waited {seconds:.1f} s" if seconds < 10 else f"waited {seconds:.0f} s", "dim")
 
 
 def _pairs() -> Table:

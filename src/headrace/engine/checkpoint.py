@@ -5,42 +5,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
-from headrace.engine.plan import QueryPlan
-from headrace.errors import AlreadyRunningError, CheckpointMismatchError
+from headrace.engine.checkpoint_refusals import Refusals
+from headrace.engine.control import control_topic, needs_control
+from headrace.engine.plan import QueryPlan, Route
+from headrace.engine.spark_logs import Offsets, batches, committed_offsets, has_begun, offsets_of, sweep
+from headrace.log.topics import Topics
 from headrace.paths import state_dir
 from headrace.pipeline.columns import expression_text
 from headrace.pipeline.nodes import Dedupe, Rolling, Window
 
 _IDENTITY = "headrace.json"
 _LOCK = "lock"
-
-
-def _sweep(query: Path) -> None:
-    """Clears what a crash in the commit of a query's first batch left: Spark would refuse to start beside it.
-
-    Real time writes state first, then the commit, then the offsets. Without either log nothing refers to the state.
-    """
-    if _has_begun(query):
-        return
-    for file in _logs(query):
-        file.unlink()
-    shutil.rmtree(query / "state", ignore_errors=True)
-
-
-def _has_begun(query: Path) -> bool:
-    """Whether Spark has noted a batch of the query."""
-    return any(file.name.isdigit() for file in _logs(query))
-
-
-def _logs(query: Path) -> list[Path]:
-    return [file for log in ("offsets", "commits") for file in (query / log).glob("*")]
 
 
 def default_checkpoint(pipeline: str) -> Path:
@@ -57,23 +38,44 @@ class _Identity:
     types: dict[str, dict[str, str]] = field(default_factory=dict)
     """Of each query, the types of the columns that its state holds: of computed ones only Spark knows them."""
     generation: int = 0
+    cluster: str | None = None
+    """The id of the Kafka cluster whose topics were read; None if nobody has told it yet."""
+    outputs: dict[str, list[str]] | None = None
+    """Of each query of the last run, the topics of its results; None if an earlier version ran."""
 
 
 class Checkpoint:
     """An open, locked checkpoint. Close it to let another process in; a process that dies lets go by itself."""
 
-    def __init__(self, folder: Path, pipeline: str, queries: Iterable[QueryPlan], state_partitions: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        pipeline: str,
+        queries: Iterable[QueryPlan],
+        state_partitions: int,
+        cluster: str | None = None,
+    ) -> None:
         self.folder = folder
         self._pipeline = pipeline
+        self._queries = {query.name: query for query in queries}
+        self._cluster = cluster
+        self._refusals = Refusals(folder, pipeline)
         self._lock = self._take_lock()
         try:
-            self._identity = self._check({q.name: _shape(q) for q in queries}, state_partitions)
-            for query in (folder / "queries").glob("*"):
-                _sweep(query)
+            self._identity = self._check(state_partitions)
+            for query in self._folders():
+                sweep(query)
         except BaseException:
             self.close()
             raise
         self.state_partitions = self._identity.state_partitions
+
+    @classmethod
+    def on(
+        cls, bootstrap: str, folder: Path, pipeline: str, queries: Iterable[QueryPlan], state_partitions: int
+    ) -> Checkpoint:
+        """The checkpoint, of the cluster at this address."""
+        return cls(folder, pipeline, queries, state_partitions, Topics(bootstrap).cluster_id())
 
     @property
     def id(self) -> str:
@@ -82,21 +84,15 @@ class Checkpoint:
 
     def location(self, query: QueryPlan) -> str:
         """The Spark checkpoint of one query."""
-        return str(self.folder / "queries" / query.name)
+        return str(self._place(query.name))
 
     def writer(self, query: QueryPlan) -> str:
         """The identity under which the query writes to Kafka: another checkpoint is another writer."""
         return f"headrace.{query.name}.{self.id}"
 
-    def read_offsets(self, query: QueryPlan) -> dict[str, dict[str, int]]:
+    def read_offsets(self, query: QueryPlan) -> Offsets:
         """How far the query had read, by topic and partition, when it last committed."""
-        commits = (Path(self.location(query)) / "commits").glob("[0-9]*")
-        last = max((int(file.name) for file in commits), default=None)
-        if last is None:
-            return {}
-        lines = (Path(self.location(query)) / "offsets" / str(last)).read_text().splitlines()
-        offsets: dict[str, dict[str, int]] = json.loads(lines[-1])
-        return offsets
+        return committed_offsets(self._place(query.name))
 
     @property
     def generation(self) -> str:
@@ -113,7 +109,7 @@ class Checkpoint:
         if known is None:
             self._save(replace(self._identity, types={**self._identity.types, query.name: types}))
         elif known != types:
-            raise self._another_shape(query.name, _differences({"columns": known}, {"columns": types}))
+            raise self._refusals.other_shape(query.name, _differences({"columns": known}, {"columns": types}))
 
     def close(self) -> None:
         """Let go of the lock."""
@@ -128,65 +124,103 @@ class Checkpoint:
             lock.seek(0)
             owner = lock.read().strip() or "unknown"
             lock.close()
-            raise AlreadyRunningError(
-                f"pipeline `{self._pipeline}` is running already (process {owner}).",
-                why=f"Two runs on one checkpoint would corrupt its state: {self.folder}",
-                fix=f"stop process {owner}, or run a second copy with its own --checkpoint DIR.",
-                pipeline=self._pipeline,
-            ) from None
+            raise self._refusals.in_use(owner) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
         return lock
 
-    def _check(self, queries: dict[str, Any], state_partitions: int) -> _Identity:
+    def _check(self, state_partitions: int) -> _Identity:
+        queries = {name: _shape(query) for name, query in self._queries.items()}
+        outputs = {name: _results(query) for name, query in self._queries.items()}
         file = self.folder / _IDENTITY
         if not file.exists():
-            identity = _Identity(self._pipeline, uuid.uuid4().hex[:12], state_partitions, queries)
-            self._save(identity)
-            return identity
-        identity = _Identity(**json.loads(file.read_text()))
-        if not any(_has_begun(query) for query in (self.folder / "queries").glob("*")):
+            id = uuid.uuid4().hex[:12]
+            known = _Identity(self._pipeline, id, state_partitions, queries, cluster=self._cluster, outputs=outputs)
+            self._save(known)
+            return known
+        identity = self._read(file)
+        sinks = self.folder.glob("sinks/*/*/spark")
+        if not any(has_begun(query) for query in (*self._folders(), *sinks)):
             # The start that made it went no further: there is nothing that this one would have to fit.
             identity = replace(
-                identity, pipeline=self._pipeline, state_partitions=state_partitions, queries=queries, types={}
+                identity, pipeline=self._pipeline, state_partitions=state_partitions, queries={}, types={}, cluster=None
             )
-            self._save(identity)
-            return identity
-        if identity.pipeline != self._pipeline:
-            raise CheckpointMismatchError(
-                f"the checkpoint belongs to pipeline `{identity.pipeline}`, not to `{self._pipeline}`.",
-                why=f"Checkpoint: {self.folder}",
-                fix="give this pipeline its own --checkpoint DIR.",
-                pipeline=self._pipeline,
-            )
-        for name, shape in queries.items():
-            known = identity.queries.get(name)
-            if known is not None and known != shape:
-                raise self._another_shape(name, _differences(known, shape))
-        gone = [name for name, shape in identity.queries.items() if shape["steps"] and name not in queries]
-        if gone:
-            raise CheckpointMismatchError(
-                f"the checkpoint has the state of query `{gone[0]}`, which pipeline `{self._pipeline}` no longer has.",
-                why="Stateful steps were added, removed or renamed, so the queries are not the same any more.\n"
-                f"Queries now: {', '.join(queries)}\nCheckpoint: {self.folder}",
-                fix="undo the change, or start anew from the log with another --checkpoint DIR\n"
-                "(the topic is replayed from its beginning).",
-                pipeline=self._pipeline,
-            )
-        merged = replace(identity, queries={**identity.queries, **queries})
+        self._check_owner(identity)
+        self._check_state(identity, queries)
+        self._check_starts(identity, outputs)
+        self._check_control(identity)
+        merged = replace(
+            identity,
+            queries={**identity.queries, **queries},
+            cluster=self._cluster or identity.cluster,
+            outputs=outputs,
+        )
         if merged != identity:
             self._save(merged)
         return merged
 
-    def _another_shape(self, query: str, differences: list[str]) -> CheckpointMismatchError:
-        return CheckpointMismatchError(
-            f"the state of query `{query}` was written by another shape of pipeline `{self._pipeline}`.",
-            why="\n".join((*differences, f"Checkpoint: {self.folder}")),
-            fix="undo the change, or start anew from the log with another --checkpoint DIR\n"
-            "(the topic is replayed from its beginning).",
-            pipeline=self._pipeline,
-        )
+    def _read(self, file: Path) -> _Identity:
+        try:
+            noted = json.loads(file.read_text(encoding="utf-8"))
+            unknown = sorted(noted.keys() - {field.name for field in fields(_Identity)})
+            identity = None if unknown else _Identity(**noted)
+            shapes = [] if identity is None else identity.queries.values()
+            whole = all({"topic", "steps"} <= shape.keys() for shape in shapes)
+        except (TypeError, ValueError, AttributeError) as problem:
+            raise self._refusals.damaged(file, str(problem)) from problem
+        if identity is None:
+            raise self._refusals.newer(file, unknown)
+        if not whole:
+            raise self._refusals.damaged(file, "a query has no topic or no steps")
+        return identity
+
+    def _check_owner(self, identity: _Identity) -> None:
+        """Whether the checkpoint is of this pipeline, and of the log that it reads."""
+        if identity.pipeline != self._pipeline:
+            raise self._refusals.other_pipeline(identity.pipeline)
+        if identity.cluster is not None and self._cluster is not None and identity.cluster != self._cluster:
+            raise self._refusals.other_cluster(identity.cluster, self._cluster)
+
+    def _check_state(self, identity: _Identity, queries: dict[str, Any]) -> None:
+        """Whether the queries can read the state, and all state has its query."""
+        for name, shape in queries.items():
+            known = identity.queries.get(name)
+            if known is not None and known != shape:
+                raise self._refusals.other_shape(name, _differences(known, shape))
+        for name, shape in identity.queries.items():
+            if shape["steps"] and name not in queries:
+                raise self._refusals.lost_state(name, queries)
+
+    def _check_starts(self, identity: _Identity, outputs: dict[str, list[str]]) -> None:
+        """Whether a query would write again from the beginning what one without state has written.
+
+        A step with state has a name by which the user says that it is the same; others have none.
+        """
+        # Which queries the last run of an earlier version had is not known.
+        last = {name: [] for name in identity.queries} if identity.outputs is None else identity.outputs
+        stateless = {name: shape["topic"] for name, shape in identity.queries.items() if not shape["steps"]}
+        new = [query for query in self._queries.values() if not has_begun(self._place(query.name))]
+        for name in (name for name in last if name in stateless and has_begun(self._place(name))):
+            for query in (query for query in new if query.read.topic == stateless[name]):
+                if name not in outputs:
+                    raise self._refusals.lost_query(name, query.name, query.read.topic)
+                moved = set(last[name]) - set(outputs[name])
+                if not query.stateful and (again := moved.intersection(outputs[query.name])):
+                    raise self._refusals.moved_output(name, query.name, query.read.topic, min(again))
+
+    def _check_control(self, identity: _Identity) -> None:
+        """Whether a query would leave its control topic. To come to have one is nothing to Spark."""
+        for query in self._queries.values():
+            folder, topic = self._place(query.name), control_topic(query, identity.id)
+            if not needs_control(query) and topic in offsets_of(folder, max(batches(folder, "offsets"), default=0)):
+                raise self._refusals.left_control(query.name, topic)
+
+    def _folders(self) -> list[Path]:
+        return list((self.folder / "queries").glob("*"))
+
+    def _place(self, query: str) -> Path:
+        return self.folder / "queries" / query
 
     def _save(self, identity: _Identity) -> None:
         self._identity = identity
@@ -221,6 +255,10 @@ def _shape(query: QueryPlan) -> dict[str, Any]:
         "columns": {name: query.read.schema[name] for name in sorted(query.state_columns) if name in query.read.schema},
         "steps": steps,
     }
+
+
+def _results(query: QueryPlan) -> list[str]:
+    return sorted({b.topic for b in query.branches if b.route is Route.RESULT})
 
 
 def _differences(known: Any, now: Any, path: str = "") -> list[str]:

@@ -9,6 +9,7 @@ from headrace.engine.plan import Branch, QueryPlan
 from headrace.engine.settings import Mode, RunSettings
 from headrace.errors import UnsupportedModeError
 from headrace.pipeline.delivery import Delivery
+from headrace.pipeline.watermarks import Perfect
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def stays_in_microbatch(queries: Iterable[QueryPlan], settings: RunSettings | No
 
 
 def check_mode(pipeline: str, queries: Iterable[QueryPlan], mode: Mode, settings: RunSettings) -> None:
-    """Refuse real time for a run that asks for what it can't give. A guarantee that was asked for is not weakened."""
+    """Refuse a mode for a run that asks for what it can't give. A guarantee that was asked for is not weakened."""
+    queries = tuple(queries)
+    _check_end(pipeline, queries, mode)
     asked = stays_in_microbatch(queries, settings)
     if mode is not Mode.REALTIME or asked is None:
         return
@@ -107,6 +110,22 @@ def check_mode(pipeline: str, queries: Iterable[QueryPlan], mode: Mode, settings
             "and let readers keep one record per headrace-id."
         )
     raise UnsupportedModeError(f"this run can't be in real time: {asked}.", why=why, fix=fix, pipeline=pipeline)
+
+
+def _check_end(pipeline: str, queries: Iterable[QueryPlan], mode: Mode) -> None:
+    """Only a replay has an end. Where a live run has caught up is none: what came after it would all be late."""
+    times = (query.event_time for query in queries if query.stateful)
+    time = next((time for time in times if time is not None and isinstance(time.watermark, Perfect)), None)
+    if time is None or mode is Mode.REPLAY:
+        return
+    raise UnsupportedModeError(
+        f"hr.perfect() is for input that ends; in {mode.value} mode a run has no end.",
+        why="Its watermark stays where it is until all has been read, and then goes to the end of time.",
+        fix="run with --mode replay, or take another watermark for a live run,\n"
+        'like hr.bounded("30s") or hr.per_partition().',
+        location=time.location,
+        pipeline=pipeline,
+    )
 
 
 def _needs_batches(branch: Branch) -> bool:

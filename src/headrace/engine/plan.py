@@ -10,7 +10,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from headrace.engine.sink_plan import internal_writes
+from headrace.engine.anchors import (
+    after_side,
+    anchor_of,
+    has_apply,
+    on_the_way,
+    path_to,
+    read_of,
+    side_node,
+    side_of,
+    until_event_time,
+)
+from headrace.engine.query_names import Group, check_names, query_names
+from headrace.engine.sink_plan import internal_writes, plan_sinks
 from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.columns import referenced_columns
@@ -27,12 +39,12 @@ from headrace.pipeline.nodes import (
     Rolling,
     Select,
     Side,
-    SideOutput,
     Where,
     Window,
     WithColumn,
     Write,
 )
+from headrace.pipeline.plan import default_topic, nearest, schema_of
 
 
 class Route(IntEnum):
@@ -145,50 +157,50 @@ def plan_queries(pipeline: Pipeline, *, sinks_from_topics: bool = False) -> tupl
     ['clicks']
     """
     pipeline.check()
-    groups: dict[tuple[Read, Node | None], list[Write]] = {}
+    groups: dict[Group, list[Write]] = {}
     side_writes: list[Write] = []
     for write in (*pipeline.writes, *internal_writes(pipeline, always=sinks_from_topics)):
-        side = _side(write)
+        side = side_of(write)
         if side is not None:
             side_writes.append(write)
             continue
-        path = _path(write.input)
-        groups.setdefault((_read(path), _anchor(path)), []).append(write)
+        path = path_to(write.input)
+        groups.setdefault((read_of(path), anchor_of(path)), []).append(write)
     for write in side_writes:
         # A side output alone still needs its operator to run.
-        path = _path(_side_node(write).input)
-        anchor = _anchor(path)
-        if isinstance(anchor, Stateful) and not any(_on_the_way(anchor, other) for _, other in groups):
-            groups[(_read(path), anchor)] = []
+        path = path_to(side_node(write).input)
+        anchor = anchor_of(path)
+        if isinstance(anchor, Stateful) and not any(on_the_way(anchor, other) for _, other in groups):
+            groups[(read_of(path), anchor)] = []
     for write in side_writes:
-        path = _path(_side_node(write).input)
+        path = path_to(side_node(write).input)
         if not any(r is path[0] for r, _ in groups):
-            groups[(_read(path), _anchor(path))] = []
-    return tuple(_queries(pipeline, groups, side_writes))
+            groups[(read_of(path), anchor_of(path))] = []
+    queries = tuple(_queries(pipeline, groups, side_writes))
+    check_names(
+        pipeline.name,
+        [(query.name, query.before[-1].location if query.before else query.read.location) for query in queries],
+        {plan.name: plan.write.location for plan in plan_sinks(pipeline)},
+    )
+    return queries
 
 
-def _queries(
-    pipeline: Pipeline, groups: dict[tuple[Read, Node | None], list[Write]], side_writes: list[Write]
-) -> Iterator[QueryPlan]:
+def _queries(pipeline: Pipeline, groups: dict[Group, list[Write]], side_writes: list[Write]) -> Iterator[QueryPlan]:
     unclaimed = list(side_writes)
-    reads = list(dict.fromkeys(read for read, _ in groups))
-    single = len(groups) == 1
-    for read in reads:
+    names = query_names(pipeline.name, list(groups), pipeline.nodes)
+    for read in dict.fromkeys(read for read, _ in groups):
         anchors = [anchor for r, anchor in groups if r is read]
-        plain = [a for a in anchors if not _has_apply(a)]
+        plain = [a for a in anchors if not has_apply(a)]
         primary = next((a for a in plain if _times(_steps_to(a))), plain[0] if plain else None)
         taken: set[EventTime] = set()
         # A user's function may drop or change rows, so rows that never became data do not pass through it: if every
         # query has one, they get a query of their own.
         todo: list[tuple[str, tuple[Node, ...], Node | None, bool]] = []
         if not plain:
-            before = _until_event_time(_path(anchors[0])) if anchors[0] is not None else ()
+            before = until_event_time(path_to(anchors[0])) if anchors[0] is not None else ()
             todo.append((f"{pipeline.name}-intake-{read.topic}", before, None, True))
         for anchor in anchors:
-            # An operator's query is named after its step, whatever else the pipeline does: it is the name of its state.
-            alone = single and plain and not isinstance(anchor, Stateful)
-            name = pipeline.name if alone else f"{pipeline.name}-{_label(read, anchor)}"
-            todo.append((name, _steps_to(anchor), anchor, bool(plain) and anchor is primary))
+            todo.append((names[read, anchor], _steps_to(anchor), anchor, bool(plain) and anchor is primary))
         for name, before, anchor, takes in todo:
             time = next((t for t in _times(before) if t not in taken), None)
             if time is not None:
@@ -200,7 +212,7 @@ def _queries(
 
 
 def _steps_to(anchor: Node | None) -> tuple[Node, ...]:
-    return () if anchor is None else tuple(_path(anchor)[1:])
+    return () if anchor is None else tuple(path_to(anchor)[1:])
 
 
 def _times(before: tuple[Node, ...]) -> list[EventTime]:
@@ -222,24 +234,26 @@ def _query(
     _check_fusion(pipeline, before)
     branches = []
     for w in writes:
-        after = tuple(n for n in _path(w.input)[1:] if n not in before and not isinstance(n, EventTime | KeyBy))
-        branches.append(Branch(Route.RESULT, after, w.topic, w.key, w))
+        after = tuple(n for n in path_to(w.input)[1:] if n not in before and not isinstance(n, EventTime | KeyBy))
+        # Not only an operator's: a stream without state may have a key too.
+        keyed = nearest(w, KeyBy)
+        branches.append(Branch(Route.RESULT, after, w.topic, w.key or (None if keyed is None else keyed.columns), w))
     for w in side_writes:
-        branches.append(Branch(ROUTE_OF[_side_node(w).side], _after_side(w.input), w.topic, w.key, w))
+        branches.append(Branch(ROUTE_OF[side_node(w).side], after_side(w.input), w.topic, w.key, w))
     stateful = [s for s in before if isinstance(s, Stateful)]
     # A query may find rows without the time or the key that only it needs.
     needy = takes_side_rows or any(isinstance(s, (*Stateful, EventTime)) for s in before)
     # And a row may not fit the contract of its output.
     needy = needy or any(b.contract is not None for b in branches)
-    possible = {Route.DEAD_LETTER: "dead-letters"} if needy else {}
+    possible = [Side.DEAD_LETTERS] if needy else []
     if quarantining is not None:
-        possible[Route.QUARANTINED] = "quarantined"
+        possible.append(Side.QUARANTINED)
     if any(not isinstance(s, Window) or s.late is LateRows.SIDE for s in stateful):
-        possible[Route.LATE] = "late"
-    for route, label in possible.items():
+        possible.append(Side.LATE)
+    for side in possible:
         # Nothing vanishes: what the user did not route goes to a topic of the pipeline's own.
-        if not any(b.route is route for b in branches):
-            branches.append(Branch(route, (), f"{pipeline.name}.{label}", None, None))
+        if not any(b.route is ROUTE_OF[side] for b in branches):
+            branches.append(Branch(ROUTE_OF[side], (), default_topic(pipeline.name, side), None, None))
     return QueryPlan(name, read, before, _key(before), tuple(branches), takes_side_rows, quarantining is not None)
 
 
@@ -290,7 +304,10 @@ def _columns_of(step: Dedupe | Rolling | Window) -> set[str]:
         return set(step.columns)
     used: set[str] = set()
     if isinstance(step, Window):
-        return used.union(*(referenced_columns(value) or () for _, value in step.aggregates))
+        used = used.union(*(referenced_columns(value) or () for _, value in step.aggregates))
+        known = schema_of(step.input)
+        # In an expression a name may be in any case; the state goes by the column's own.
+        return used if known is None else set(map(known.spelled, used))
     for _, aggregate in step.aggregates:
         used.update(aggregate.columns if isinstance(aggregate, Latest) else filter(None, (aggregate.column,)))
     return used
@@ -306,75 +323,16 @@ def _key(before: tuple[Node, ...]) -> tuple[str, ...]:
     return next((s.columns for s in before if isinstance(s, Dedupe)), ())
 
 
-def _path(node: Node) -> list[Node]:
-    """From the read to the node, following inputs; a side output counts as its input's place."""
-    path = [node]
-    while not isinstance(path[-1], Read):
-        current = path[-1]
-        path.append(current.input)  # type: ignore[attr-defined]
-    return path[::-1]
-
-
-def _after_side(node: Node) -> tuple[Node, ...]:
-    steps: list[Node] = []
-    while not isinstance(node, SideOutput):
-        steps.append(node)
-        node = node.input  # type: ignore[attr-defined]
-    return tuple(steps[::-1])
-
-
-def _until_event_time(path: list[Node]) -> tuple[Node, ...]:
-    """The steps that decide what is quarantined, as far as they lie before any `.apply`."""
-    for i, node in enumerate(path):
-        if isinstance(node, Apply):
-            return ()
-        if isinstance(node, EventTime):
-            return tuple(path[1 : i + 1])
-    return ()
-
-
-def _read(path: list[Node]) -> Read:
-    read = path[0]
-    assert isinstance(read, Read)
-    return read
-
-
-def _anchor(path: list[Node]) -> Node | None:
-    """What a query is built around: the last stateful step, function or event time on the way, if any."""
-    return next((n for n in reversed(path) if isinstance(n, (*Stateful, Apply, EventTime))), None)
-
-
-def _on_the_way(step: Node, anchor: Node | None) -> bool:
-    """Whether the query of that anchor runs the step too, fused: its side rows come out there."""
-    return anchor is not None and step in _path(anchor)
-
-
-def _has_apply(anchor: Node | None) -> bool:
-    return anchor is not None and any(isinstance(n, Apply) for n in _path(anchor))
-
-
-def _side_node(write: Write) -> SideOutput:
-    node = write.input
-    while not isinstance(node, SideOutput):
-        node = node.input  # type: ignore[attr-defined]
-    return node
-
-
-def _side(write: Write) -> Side | None:
-    found = [n for n in _path(write.input) if isinstance(n, SideOutput)]
-    return found[-1].side if found else None
-
-
 def _belongs(
     write: Write, read: Read, anchor: Node | None, takes_side_rows: bool, quarantining: EventTime | None
 ) -> bool:
     """Whether a side output comes out of the query of that read and anchor."""
-    side = _side_node(write)
-    path = _path(side.input)
-    if _read(path) is not read:
+    side = side_node(write)
+    path = path_to(side.input)
+    if read_of(path) is not read:
         return False
-    own = _anchor(path)
-    here = own is anchor or (isinstance(anchor, Stateful) and (own is None or _on_the_way(own, anchor)))
+    own = anchor_of(path)
+    here = own is anchor or (isinstance(anchor, Stateful) and (own is None or on_the_way(own, anchor)))
     match side.side:
         case Side.DEAD_LETTERS:
             return takes_side_rows or here
@@ -382,11 +340,3 @@ def _belongs(
             return quarantining is not None and quarantining in path
         case _:
             return here
-
-
-def _label(read: Read, anchor: Node | None) -> str:
-    if isinstance(anchor, Stateful):
-        return anchor.name
-    if anchor is None:
-        return read.topic
-    return f"{read.topic}-{'apply' if isinstance(anchor, Apply) else 'timed'}-{anchor.location.line}"

@@ -122,7 +122,9 @@ class Run:
             find_java()
         self._sinks.check(self._folder)
         partitions = source_partitions(self._bootstrap, self.plans, self._sinks)
-        self._checkpoint = Checkpoint(self._folder, self.pipeline.name, self.plans, self._settings.state_partitions)
+        self._checkpoint = Checkpoint.on(
+            self._bootstrap, self._folder, self.pipeline.name, self.plans, self._settings.state_partitions
+        )
         try:
             # Not before all that can be refused has been: a run that never was leaves no topics behind.
             make_outputs(self._bootstrap, self.plans, self._sinks, partitions, self._report)

@@ -169,7 +169,9 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     if dict(rows.dtypes)[step.column] == "bigint":
         millis = sql.case([(f"{column} BETWEEN {_CLOCK[0]} AND {_CLOCK[1]}", column)])
     else:
-        millis = f"unix_millis({column})"
+        # Bounds that Spark computes once: a row is compared with two numbers.
+        first, end = f"timestamp_millis({_CLOCK[0]})", f"timestamp_millis({_CLOCK[1] + 1})"
+        millis = sql.case([(f"{column} >= {first} AND {column} < {end}", f"unix_millis({column})")])
     data = f"{hidden.ROUTE} = {_RESULT}"
     timed = _replaced(rows, {hidden.TIME: sql.case([(data, millis)])})
     # In this order: a row without a time is not ahead of anything.

@@ -36,6 +36,7 @@ def with_deletes(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 def _value(name: str, type: str, *, single: bool) -> Column:
     text = F.col(hidden.RECORD_KEY).cast("string")
-    field = F.get_json_object(text, f"$['{name}']")
+    # By a map, not by a path: Spark's paths can't name a field that has a quote in it.
+    field = F.try_element_at(F.from_json(text, "map<string,string>"), F.lit(name))
     read = F.when(text.startswith("{"), field).otherwise(text) if single else field
     return read.try_cast(type)

@@ -118,6 +118,11 @@ class Topics:
         ]
         return sorted(summaries, key=lambda summary: summary.name)
 
+    def cluster_id(self) -> str | None:
+        """What the cluster calls itself: the same as long as its data is; None from one that does not say."""
+        found: str | None = self._metadata().cluster_id
+        return found
+
     def exists(self, name: str) -> bool:
         """Whether there is a topic of that name."""
         return name in self._metadata().topics

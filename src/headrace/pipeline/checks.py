@@ -1,6 +1,7 @@
-"""Everything that can be told wrong about a pipeline before a JVM starts: names, topics, and the order of steps.
+"""Everything that can be told wrong about a pipeline before a JVM starts: names, and the order of steps.
 
-Each check says what is wrong, why it matters and how to fix it. What concerns columns is in `column_checks`.
+Each check says what is wrong, why it matters and how to fix it. What concerns columns is in `column_checks`, topics in
+`topic_checks`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from headrace.pipeline.nodes import (
     Latest,
     Node,
     Panes,
-    Read,
     Rolling,
     Select,
     Side,
@@ -40,12 +40,12 @@ from headrace.pipeline.nodes import (
     Write,
 )
 from headrace.pipeline.plan import Plan, Problem, Stateful, label, method_of, nearest, schema_of, upstream
+from headrace.pipeline.topic_checks import check_topics
 from headrace.pipeline.triggers import each
 from headrace.pipeline.watermarks import Perfect
 from headrace.pipeline.windows import Moment, WindowKind
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SECOND_PIPELINE = "write to a topic and read it back in a second pipeline."
 
 
@@ -54,7 +54,7 @@ def problems_of(plan: Plan) -> list[Problem]:
     problems = [
         *plan.problems,
         *_check_names(plan),
-        *_check_topics(plan),
+        *check_topics(plan),
         *_check_sinks(plan),
         *check_deliveries(plan.all(Write)),
     ]
@@ -97,36 +97,6 @@ def _bad_name(what: str, why: str, location: Location, more: str = "") -> Proble
     return Problem(PipelineError, f"{what} can't be used.", location, why, fix + more)
 
 
-def _check_topics(plan: Plan) -> Iterator[Problem]:
-    for node in plan.nodes:
-        if isinstance(node, Read | Write) and not _is_topic(node.topic):
-            yield Problem(
-                PipelineError,
-                f"topic name {node.topic!r} can't be used.",
-                node.location,
-                "Kafka does not accept it.",
-                'use 1 to 249 letters, digits, ".", "_" and "-".',
-            )
-    writes = plan.all(Write)
-    if not writes and not plan.all(SinkWrite):
-        why = "Without a .write(...) its results go nowhere."
-        yield Problem(
-            PipelineError, "the pipeline writes nothing.", plan.location, why, 'end a stream with .write("<topic>").'
-        )
-    flows = [(_source(write).topic, write.topic) for write in writes]
-    for write in writes:
-        source = _source(write).topic
-        if source in _reachable(write.topic, flows):
-            way = "the topic that it is read from" if write.topic == source else f"from which `{source}` is fed again"
-            yield Problem(
-                PipelineError,
-                f'.write("{write.topic}") closes a loop: it writes to `{write.topic}`, {way}.',
-                write.location,
-                "Every event would come round again, for ever.",
-                "write to another topic.",
-            )
-
-
 def _check_sinks(plan: Plan) -> Iterator[Problem]:
     places: dict[str, list[Location]] = {}
     for write in plan.all(SinkWrite):
@@ -144,24 +114,6 @@ def _check_sinks(plan: Plan) -> Iterator[Problem]:
                 f"They are at {', '.join(str(location) for location in locations)}.",
                 "give each its own: hr.sinks...(..., name=...).",
             )
-
-
-def _is_topic(topic: object) -> bool:
-    return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
-
-
-def _source(node: Node) -> Read:
-    source = nearest(node, Read)
-    assert source is not None, "every stream starts with a read"
-    return source
-
-
-def _reachable(topic: str, flows: list[tuple[str, str]]) -> set[str]:
-    found, fresh = {topic}, {topic}
-    while fresh:
-        fresh = {sink for source, sink in flows if source in fresh} - found
-        found |= fresh
-    return found
 
 
 def _check_order(node: Node) -> Iterator[Problem]:

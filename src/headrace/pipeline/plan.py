@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from headrace.errors import Location, PipelineError, closest
@@ -13,7 +13,9 @@ from headrace.pipeline.columns import called_function
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
+    EventTime,
     KeyBy,
+    Latest,
     Node,
     Read,
     Rolling,
@@ -22,7 +24,9 @@ from headrace.pipeline.nodes import (
     SideOutput,
     SinkWrite,
     Window,
+    WindowAggregate,
     WithColumn,
+    Write,
 )
 from headrace.pipeline.rolling import output_type
 from headrace.pipeline.schema import Column, Schema
@@ -73,9 +77,10 @@ class Plan:
         source = input_of(node)
         if isinstance(source, SideOutput) and source not in self.nodes:
             self.nodes.append(source)
-        self.nodes.append(node)
-        schema_of(node)  # now, while that of its input is at hand: no chain of steps is too long
-        return node
+        added = cast(NodeT, _spelled(node))
+        self.nodes.append(added)
+        schema_of(added)  # now, while that of its input is at hand: no chain of steps is too long
+        return added
 
     def side_output(self, node: Node, side: Side, location: Location) -> SideOutput:
         """The side output of a node: one node per side, however often it is asked for."""
@@ -103,7 +108,7 @@ class Plan:
             source = input_of(node)
             # The type checker can't know that a node with an input has a field of that name.
             moved = node if source is None else replace(node, input=made[source])  # type: ignore[call-arg]
-            made[node] = changed(moved)
+            made[node] = changed(_spelled(moved))  # it may be known only now which columns there are
             copy.nodes.append(made[node])
             schema_of(made[node])
         return copy
@@ -164,6 +169,40 @@ def schema_of(node: Node) -> Schema | None:
     return _schemas[node]
 
 
+def _spelled(node: Node) -> Node:
+    """The node with the columns that it names as its input writes them.
+
+    Names are found in any case, as in Spark. From here on there is one spelling: the engine looks columns up by it.
+    """
+    source = input_of(node)
+    schema = None if source is None else schema_of(source)
+    if schema is None:
+        return node
+    match node:
+        case EventTime():
+            return replace(node, column=schema.spelled(node.column))
+        case KeyBy() | Dedupe():
+            return replace(node, columns=tuple(map(schema.spelled, node.columns)))
+        case Rolling():
+            return replace(node, aggregates=tuple((name, _respelled(a, schema)) for name, a in node.aggregates))
+        case Select():
+            kept = ((schema.spelled(name) if value is None else name, value) for name, value in node.columns)
+            return replace(node, columns=tuple(kept))
+        case WithColumn():
+            return replace(node, name=schema.spelled(node.name))
+        case Write() if node.key is not None:
+            return replace(node, key=tuple(map(schema.spelled, node.key)))
+        case SinkWrite() if (key := tuple(map(schema.spelled, node.sink.key))) != node.sink.key:
+            return replace(node, sink=replace(node.sink, key=key))
+    return node
+
+
+def _respelled(aggregate: WindowAggregate | Latest, schema: Schema) -> WindowAggregate | Latest:
+    if isinstance(aggregate, Latest):
+        return replace(aggregate, columns=tuple(map(schema.spelled, aggregate.columns)))
+    return aggregate if aggregate.column is None else replace(aggregate, column=schema.spelled(aggregate.column))
+
+
 def _schema(node: Node) -> Schema | None:
     match node:
         case Read():
@@ -199,6 +238,15 @@ def firing_schema(node: Window) -> Schema:
     keys = [Column(name, None) if schema is None else _selected(name, None, schema) for name in columns]
     types = [(name, "bigint" if called_function(value) in _COUNTS else None) for name, value in node.aggregates]
     return _distinct([*keys, *WINDOW_COLUMNS, *(Column(name, type) for name, type in types)])
+
+
+def default_topic(pipeline: str, side: Side) -> str:
+    """Where the rows of a side go that the user does not write. Duplicates are dropped then.
+
+    >>> default_topic("clicks", Side.DEAD_LETTERS)
+    'clicks.dead-letters'
+    """
+    return f"{pipeline}.{side.replace('_', '-')}"
 
 
 def _distinct(columns: list[Column]) -> Schema:

@@ -56,6 +56,14 @@ class Schema(Mapping[str, str | None]):
                 return column
         raise KeyError(name)
 
+    def spelled(self, name: str) -> str:
+        """The name as the schema writes it. One that it does not have stays as it is.
+
+        >>> as_schema("card_id STRING").spelled("CARD_ID")
+        'card_id'
+        """
+        return self.column(name).name if name in self else name
+
     def ddl(self) -> str:
         """The schema as Spark reads it.
 

@@ -56,7 +56,6 @@ class Stream:
     >>> activity = txns.event_time("occurred_at", out_of_order="30s").key_by("card_id").rolling(
     ...     "card-activity", spend_10m=hr.last("10m").sum("amount"))
     >>> activity.where("spend_10m > 5000").write("fraud-alerts")
-    >>> activity.late.write("transactions-late")
     >>> pipeline.check()
     """
 
@@ -74,9 +73,8 @@ class Stream:
         """The columns here, with their types as far as they are known; None after an `.apply` without a schema.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> dict(clicks.with_column("hour", "date_trunc('hour', at)").schema)
-        {'user': 'string', 'at': 'timestamp', 'hour': None}
+        >>> dict(hr.Pipeline("demo").read("clicks", schema="at TIMESTAMP").with_column("hour", "hour(at)").schema)
+        {'at': 'timestamp', 'hour': None}
         """
         return schema_of(self._node)
 
@@ -97,7 +95,6 @@ class Stream:
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> timed = clicks.event_time("at", out_of_order="30s", max_skew="5m")
         >>> adaptive = clicks.event_time("at", watermark=hr.adaptive(quantile=0.99, ceiling="10m"), close_idle="2m")
         """
         name = "".join(self._names((column,), "event_time"))
@@ -122,20 +119,17 @@ class Stream:
         """Partition by columns: state is kept per key, and the order of events holds per key.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> by_user = clicks.key_by("user")
+        >>> by_user = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP").key_by("user")
         """
         return self._then(KeyBy(self._node, self._names(columns, "key_by"), location=caller_location()))
 
     def dedupe(self, *id_columns: str, within: Duration = "24h", name: str | None = None) -> Stream:
         """Let only the first event of an id pass, `within` a span of event time; others leave through `.duplicates`.
 
-        On a keyed stream, or before `.key_by`, an id is one per key. The step is called `dedupe-<columns>` unless you
-        name it.
+        On a keyed stream, or before `.key_by`, an id is one per key. A step without a name is `dedupe-<columns>`.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="id STRING, user STRING, at TIMESTAMP")
-        >>> once = clicks.event_time("at").dedupe("id", within="24h")
+        >>> once = hr.Pipeline("demo").read("clicks", schema="id STRING, at TIMESTAMP").event_time("at").dedupe("id")
         """
         columns = self._names(id_columns, "dedupe")
         step = "-".join(("dedupe", *columns)) if name is None else name
@@ -148,9 +142,8 @@ class Stream:
         The name is the identity of the step's state: it survives refactoring, so choose it well.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, page STRING, at TIMESTAMP")
-        >>> activity = clicks.event_time("at").key_by("user").rolling(
-        ...     "user-activity", clicks_1m=hr.last("1m").count(), came_from=hr.latest("page", back=1))
+        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP").event_time("at")
+        >>> activity = clicks.key_by("user").rolling("user-activity", clicks_1m=hr.last("1m").count())
         >>> dict(activity.schema)["clicks_1m"]
         'bigint'
         """
@@ -188,9 +181,7 @@ class Stream:
         `pane_timing` (early, on_time, late), `is_last` and `row_kind` (+I, -U, +U, -D).
 
         A trigger that finishes, like a bare `hr.after_count(100)`, gives no result after that, and events that still
-        come for its window are late; `hr.repeat` makes it go on.
-
-        The name is the identity of the step's state, as in `rolling`.
+        come for its window are late; `hr.repeat` makes it go on. The name is the state's identity, as in `rolling`.
 
         >>> import headrace as hr
         >>> views = hr.Pipeline("demo").read("views", schema="url STRING, user STRING, at TIMESTAMP")
@@ -227,8 +218,7 @@ class Stream:
         """Keep the rows for which a condition holds: a Spark Column, or SQL text.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> known = clicks.where("user is not null")
+        >>> known = hr.Pipeline("demo").read("clicks", schema="user STRING").where("user is not null")
         """
         return self._then(Where(self._node, condition, location=caller_location()))
 
@@ -236,9 +226,8 @@ class Stream:
         """Keep the named columns, and add others: each a Spark Column, or SQL text.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, page STRING, at TIMESTAMP")
-        >>> clicks.select("user", hour="date_trunc('hour', at)").schema.names
-        ('user', 'hour')
+        >>> hr.Pipeline("demo").read("clicks", schema="user STRING").select("user", shown="upper(user)").schema.names
+        ('user', 'shown')
         """
         kept = self._names(names, "select") if names or not named_columns else ()
         columns = (*((name, None) for name in kept), *named_columns.items())
@@ -248,9 +237,8 @@ class Stream:
         """Add a column, or give a column another value: a Spark Column, or SQL text.
 
         >>> import headrace as hr
-        >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
-        >>> clicks.with_column("hour", "date_trunc('hour', at)").schema.names
-        ('user', 'at', 'hour')
+        >>> hr.Pipeline("demo").read("clicks", schema="at TIMESTAMP").with_column("hour", "hour(at)").schema.names
+        ('at', 'hour')
         """
         names = self._names((name,), "with_column")
         return self._then(WithColumn(self._node, names[0], value, location=caller_location())) if names else self
@@ -320,22 +308,40 @@ class Stream:
 
     @property
     def late(self) -> Stream:
-        """The events that came later than the tolerance allows, as they came into the first step with state."""
+        """The events that came later than the tolerance allows, as they came into the first step with state.
+
+        >>> import headrace as hr
+        >>> hr.Pipeline("demo").read("clicks", schema="at TIMESTAMP").event_time("at").late.write("clicks-late")
+        """
         return self._side(Side.LATE)
 
     @property
     def duplicates(self) -> Stream:
-        """The events that `.dedupe` held back, as they came into the first step with state."""
+        """The events that `.dedupe` held back, as they came into the first step with state.
+
+        >>> import headrace as hr
+        >>> clicks = hr.Pipeline("demo").read("clicks", schema="id STRING, at TIMESTAMP").event_time("at")
+        >>> clicks.dedupe("id").duplicates.write("clicks-duplicates")
+        """
         return self._side(Side.DUPLICATES)
 
     @property
     def quarantined(self) -> Stream:
-        """The events stamped further in the future than `max_skew`, as they were read."""
+        """The events stamped further in the future than `max_skew`, as they were read.
+
+        >>> import headrace as hr
+        >>> clicks = hr.Pipeline("demo").read("clicks", schema="id STRING, at TIMESTAMP")
+        >>> clicks.event_time("at", max_skew="5m").quarantined.write("clicks-ahead")
+        """
         return self._side(Side.QUARANTINED)
 
     @property
     def dead_letters(self) -> Stream:
-        """The payloads that do not parse, as they are: they have no columns, and can only be written."""
+        """The payloads that do not parse, as they are: they have no columns, and can only be written.
+
+        >>> import headrace as hr
+        >>> hr.Pipeline("demo").read("clicks", schema="id STRING").dead_letters.write("clicks-dead-letters")
+        """
         return self._side(Side.DEAD_LETTERS)
 
     def __repr__(self) -> str:

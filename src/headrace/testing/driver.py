@@ -86,12 +86,15 @@ class Driver:
     It runs the plan that a real run would, on the same kernel; only the log is in memory. Each `send` is a batch. Event
     time moves only by `advance_watermark`, and processing time only by `advance_clock`.
 
-    >>> import headrace as hr                                                                  # doctest: +SKIP
+    >>> import headrace as hr
+    >>> pipeline = hr.Pipeline("views")
+    >>> clicks = pipeline.read("clicks", schema="user STRING, at TIMESTAMP").event_time("at").key_by("user")
+    >>> clicks.window("per-minute", hr.tumbling("1m"), clicks="count(*)").write("clicks-per-minute")
     >>> with hr.testing.Driver(pipeline) as driver:
     ...     driver.send("clicks", {"user": "ann", "at": "2024-01-01T10:00:05Z"})
     ...     driver.advance_watermark("2024-01-01T10:01:00Z")
-    ...     driver.read("clicks-per-minute")
-    [{'user': 'ann', 'clicks': 1, ...}]
+    ...     [(row["user"], row["clicks"]) for row in driver.read("clicks-per-minute")]
+    [('ann', 1)]
     """
 
     def __init__(

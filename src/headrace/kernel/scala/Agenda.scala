@@ -17,42 +17,48 @@ import org.apache.spark.sql.streaming.StatefulProcessorHandle
  */
 final class Agenda(handle: StatefulProcessorHandle, store: NodeStore) {
   private val unsaved = mutable.LongMap.empty[ArrayBuffer[Array[Byte]]]
-  private var size = 0
+  /** How many notes are unsaved that are for times ahead of the watermark. */
+  private var ahead = 0
   private var current: Array[Byte] = _
+  private var watermark: Long = _
   private val writer = new ByteWriter
 
-  def turnTo(key: Array[Byte]): Unit = current = key
+  def turnTo(key: Array[Byte], at: Long): Unit = { current = key; watermark = at }
 
-  def isSaved: Boolean = size == 0
+  def isSaved: Boolean = unsaved.isEmpty
 
   /** The current key wants attention when the watermark has reached that time. */
   def note(time: Long): Unit = {
     unsaved.getOrElseUpdate(time, new ArrayBuffer) += current
-    size += 1
-    if (size >= Agenda.MostUnsaved) save()
+    if (time > watermark) {
+      ahead += 1
+      // Of a time that the watermark has reached there may be rows that are still to be read: they must not be written over.
+      if (ahead >= Agenda.MostUnsaved) save(_ > watermark)
+    }
   }
 
   /** Takes the keys whose time has come before their notes were saved. */
   def unsavedUntil(watermark: Long): Iterator[Due] = if (isSaved) Iterator.empty else {
     val times = unsaved.keysIterator.filter(_ <= watermark).toArray.sorted
     times.iterator.flatMap { time =>
-      val keys = unsaved.remove(time).get
-      size -= keys.length
-      keys.iterator.map(Due(_, time))
+      unsaved.remove(time).get.iterator.map(Due(_, time))
     }
   }
 
-  def save(): Unit = if (!isSaved) {
+  /** All notes. Only when no key waits that `waiting` has told of. */
+  def save(): Unit = save(_ => true)
+
+  private def save(wanted: Long => Boolean): Unit = if (!isSaved) {
     unsaved.foreachEntry { (time, keys) =>
-      ForKey(Agenda.keyOf(time)) {
+      if (wanted(time)) ForKey(Agenda.keyOf(time)) {
         var rows = rowsThere()
         if (rows == 0L) ForKey(Agenda.Key) { handle.registerTimer(time) }
         keys.grouped(Agenda.KeysInRow).foreach { some => rows += 1; store.put(rows, packed(some)) }
         store.put(0L, ByteBuffer.allocate(8).putLong(rows).array)
       }
     }
-    unsaved.clear()
-    size = 0
+    unsaved.filterInPlace((time, _) => !wanted(time))
+    ahead = 0
   }
 
   /** Takes the keys that wait for that time, whose timer Spark takes away. They are read as they are asked for. */

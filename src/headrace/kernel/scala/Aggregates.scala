@@ -92,6 +92,7 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
   }, bufferAttributes ++ functions.toIndexedSeq.flatMap(_.inputAggBufferAttributes))
   private val toUnsafe = UnsafeProjection.create(types)
   private val stored = new UnsafeRow(types.length)
+  private lazy val spare = empty()
 
   /** Of each function, its value: declarative ones as expressions over the buffer, the others from themselves. */
   private val values = new GenericInternalRow(functions.length)
@@ -126,8 +127,21 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
   def update(buffer: InternalRow, row: InternalRow): Unit =
     try add(buffer, row) catch { case NonFatal(problem) => throw new RowFailure(problem) }
 
+  /**
+   * Fails on a row on which one of the functions does that are updated one by one: the others would have counted the row by then. Those that are
+   * updated by expressions need no such care, as all of these are evaluated before the buffer is changed.
+   */
+  def check(row: InternalRow): Unit = if (imperative.length > 0) {
+    try { imperative.foreach(_._1.initialize(spare)); addOneByOne(spare, row) }
+    catch { case NonFatal(problem) => throw new RowFailure(problem) }
+  }
+
   private def add(buffer: InternalRow, row: InternalRow): Unit = {
     updating.target(buffer)(joined(buffer, row))
+    addOneByOne(buffer, row)
+  }
+
+  private def addOneByOne(buffer: InternalRow, row: InternalRow): Unit = {
     var i = 0
     while (i < imperative.length) {
       val (function, filter) = imperative(i)

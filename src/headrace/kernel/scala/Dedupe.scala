@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, UnsafeProjection}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers.normalize
 import org.apache.spark.sql.streaming.StatefulProcessorHandle
 import org.apache.spark.sql.types.{StringType, StructType}
 
@@ -9,14 +10,21 @@ import org.apache.spark.sql.types.{StringType, StructType}
  * its event time lies within `withinMs` of the first one's; further away it counts as new, and is remembered instead.
  *
  * Late events are remembered too, so that the second copy of a late event is a duplicate and not late again. An event that
- * is older than the memory reaches back (watermark - withinMs) can't be judged and is late.
+ * is older than the memory reaches back (watermark - withinMs) can't be judged and is late; and what is remembered from before
+ * then counts no more, whether it has been cleared away by now or not.
+ *
+ * An event without an id is a dead letter: two of them are not the same event. One that fails in a later stage is forgotten again, so
+ * that it passes when it comes repaired.
  */
 final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], withinMs: Long) extends Stage {
   @transient private var timers: Timers = _
   @transient private var seen: IdSet = _
   @transient private lazy val idRow =
-    UnsafeProjection.create(idOrdinals.map(i => BoundReference(i, schema(i).dataType, nullable = true)).toIndexedSeq)
+    UnsafeProjection.create(idOrdinals.map(i => normalize(BoundReference(i, schema(i).dataType, nullable = true))).toIndexedSeq)
   private val plainString = idOrdinals.length == 1 && schema(idOrdinals(0)).dataType == StringType
+  /** Of the event that passed last: its id, and when this was seen before it. */
+  @transient private var passed: Array[Byte] = _
+  @transient private var before: Long = _
 
   override def open(handle: StatefulProcessorHandle, own: Timers): Unit = {
     timers = own
@@ -28,22 +36,32 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
   override def process(event: Event, watermark: Long, out: Outgoings): Unit = {
     val id = idOf(event)
     val horizon = watermark - withinMs
-    if (event.time <= horizon) {
+    if (id == null) event.leave(Routes.DeadLetter, Reasons.noId(name, idOrdinals.map(schema(_).name)))
+    else if (event.time <= horizon) {
       event.leave(Routes.Late, Reasons.beyondMemory(event.time, watermark, withinMs, name))
     } else {
       val first = seen.find(id)
-      if (first != IdSet.Absent && math.abs(event.time - first) < withinMs) {
+      // What is absent is before all horizons.
+      if (first > horizon && math.abs(event.time - first) < withinMs) {
         event.leave(Routes.Duplicate, Reasons.duplicate(name))
       } else {
+        passed = id
+        before = first
         seen.put(id, event.time)
         if (seen.due == TimeTree.NoTimer) schedule(event.time + withinMs)
       }
     }
   }
 
+  override def undo(event: Event): Unit = if (before == IdSet.Absent) seen.remove(passed) else seen.put(passed, before)
+
+  /** Null if a column of it is. */
   private def idOf(event: Event): Array[Byte] =
-    if (plainString && !event.row.isNullAt(idOrdinals(0))) event.row.getUTF8String(idOrdinals(0)).getBytes
-    else idRow(event.row).copy().getBytes
+    if (plainString) { if (event.row.isNullAt(idOrdinals(0))) null else event.row.getUTF8String(idOrdinals(0)).getBytes }
+    else {
+      val id = idRow(event.row)
+      if (id.anyNull) null else id.copy().getBytes
+    }
 
   override def expire(watermark: Long, out: Outgoings): Unit = if (seen.due != TimeTree.NoTimer && seen.due <= watermark) {
     seen.prune(watermark - withinMs)

@@ -44,13 +44,18 @@ object IsoTime {
   /** What the quick parser says of a text that is not in the common form. */
   val Unusual: Long = Long.MinValue
 
-  /** Microseconds since the epoch, or null if the text is no timestamp. A time without a zone is in UTC. */
+  /** Microseconds since the epoch, or null if the text is no timestamp. A time without a zone is in UTC; one without a date is none. */
   def parse(text: String): java.lang.Long = {
     // As many bytes as characters, but for the rare ones that are two; what this set lacks becomes a question mark, which no time has.
     val bytes = text.getBytes(ISO_8859_1)
     val fast = parseUtc(bytes, 0, bytes.length)
-    if (fast != Unusual) fast
-    else DateTimeUtils.stringToTimestamp(UTF8String.fromString(text), ZoneOffset.UTC).map(Long.box).orNull
+    if (fast != Unusual) fast else parseAny(UTF8String.fromString(text))
+  }
+
+  private def parseAny(text: UTF8String): java.lang.Long = {
+    val micros = DateTimeUtils.stringToTimestamp(text, ZoneOffset.UTC)
+    // Spark takes a time without a date for one of today: a replay on another day would read it as another time.
+    if (micros.isEmpty || DateTimeUtils.parseTimestampString(text)._3) null else micros.get
   }
 
   /** The common form only: date, T or space, time, up to six digits of fraction, Z. */

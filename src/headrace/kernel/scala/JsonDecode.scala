@@ -147,9 +147,7 @@ private final class JsonRowReader(schema: StructType) {
         case JsonToken.VALUE_FALSE => _ => false
       }
       case d: DecimalType => scalar {
-        case JsonToken.VALUE_NUMBER_FLOAT | JsonToken.VALUE_NUMBER_INT => p =>
-          val value = Decimal(p.getDecimalValue)
-          if (value.changePrecision(d.precision, d.scale)) value else null
+        case JsonToken.VALUE_NUMBER_FLOAT | JsonToken.VALUE_NUMBER_INT => p => decimal(p.getDecimalValue, d)
       }
       case TimestampType => scalar {
         case JsonToken.VALUE_STRING => p => IsoTime.parse(p.getText)
@@ -172,6 +170,21 @@ private final class JsonRowReader(schema: StructType) {
             if (parser.currentToken() == JsonToken.START_OBJECT) reader.read(parser) else misfit()
         }
       case other => throw new IllegalArgumentException(s"JSON can't be read as ${other.simpleString} (field `$path`)")
+    }
+  }
+
+  /**
+   * Rounded half up, or null if it does not fit. How large the number is must be seen before anything is computed: 1e500000000 is short to
+   * write and has half a billion digits, which would take a task minutes, or all of its memory.
+   */
+  private def decimal(number: java.math.BigDecimal, to: DecimalType): Decimal = {
+    // The number is less than ten to this power, and no less than a tenth of that.
+    val power = number.precision.toLong - number.scale
+    if (number.signum == 0 || power < -to.scale) Decimal(0L, to.precision, to.scale)
+    else if (power > to.precision - to.scale) null
+    else {
+      val value = Decimal(number)
+      if (value.changePrecision(to.precision, to.scale)) value else null
     }
   }
 

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.headrace
 
-import java.nio.charset.StandardCharsets.US_ASCII
+import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
 import java.time.LocalDate
 import java.util.Base64
 
@@ -165,14 +165,18 @@ private final class JsonRowWriter(schema: StructType) {
     true
   }
 
+  /** What is no UTF-8 comes as `to_json` has it: U+FFFD. */
   private def string(text: UTF8String): Unit = {
     out.putByte('"')
     val start = out.position
     out.putText(text)
     val end = out.position
+    // Negative once there was a byte that is no ASCII.
+    var all = 0
     var i = start
-    while (i < end && !isSpecial(out.byteAt(i))) i += 1
-    if (i == end) out.putByte('"') else { out.rewind(start - 1); string(text.getBytes) }
+    while (i < end && { val b = out.byteAt(i); all |= b; !isSpecial(b) }) i += 1
+    if (i == end && (all >= 0 || text.isValid)) out.putByte('"')
+    else { out.rewind(start - 1); string(if (text.isValid) text.getBytes else text.toString.getBytes(UTF_8)) }
   }
 
   private def isSpecial(b: Byte): Boolean = (b >= 0 && b < 0x20) || b == '"' || b == '\\'

@@ -24,7 +24,7 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - A row that arrives with a side route (a payload that did not parse, a time too far ahead) passes through untouched.
  * - A control row ticks the clock: every key that waits for the time is attended to.
  * - Each other row goes through the stages in order until one of them sends it elsewhere. A stage that fails on a row sends that row to the
- *   dead letters; it never stops the partition.
+ *   dead letters; it never stops the partition. The stages before it are told of that.
  * - In real time Spark takes the expired timers right after the first row of a batch. What is to be done then waits in a backlog, so that rows
  *   are not kept waiting.
  */
@@ -72,7 +72,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
       backlog.onRow()
     }
     if (ordered.exists(isData)) {
-      turnTo(key)
+      turnTo(key, watermark)
       stages.foreach(_.begin(unknown = firstBatch))
       ordered.foreach(row => if (isData(row)) process(row, watermark) else out.add(passThrough(row)))
       stages.foreach(_.finish(watermark, out))
@@ -113,7 +113,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     Iterator.continually(backlog).takeWhile(!_.isEmpty).flatMap { waiting => attend(waiting.next(), watermark); out.take() }
 
   private def attend(due: Due, watermark: Long): Unit = ForKey(due.key) {
-    turnTo(due.key)
+    turnTo(due.key, watermark)
     if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
   }
 
@@ -142,15 +142,15 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     if (next > 0L) math.max(next, watermark) else watermark
   }
 
-  private def turnTo(key: Array[Byte]): Unit = {
+  private def turnTo(key: Array[Byte], watermark: Long): Unit = {
     out.turnTo(key)
-    agenda.turnTo(key)
+    agenda.turnTo(key, watermark)
     stages.foreach(_.turnTo(key))
   }
 
   private def tick(now: Long, watermark: Long): Unit = clock.due(now).foreach { key =>
     ForKey(key) {
-      turnTo(key)
+      turnTo(key, watermark)
       stages.filter(_.usesClock).foreach { stage =>
         stage.begin(unknown = false)
         stage.tick(now, watermark, out)
@@ -166,21 +166,27 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     event.arrived = event.row.getLong(layout.timestamp)
     event.route = Routes.Result
     event.reason = null
+    var entered = 0
     try {
-      var i = 0
-      while (i < stages.length && event.route == Routes.Result) {
-        stages(i).process(event, watermark, out)
-        i += 1
+      while (entered < stages.length && event.route == Routes.Result) {
+        entered += 1
+        stages(entered - 1).process(event, watermark, out)
       }
     } catch {
       case problem: ArithmeticException => event.leave(Routes.DeadLetter, Reasons.failed(problem))
       case failure: RowFailure => event.leave(Routes.DeadLetter, Reasons.failed(failure.getCause))
     }
+    if (event.route == Routes.DeadLetter) undoBefore(entered - 1)
     if (event.route != Routes.Absorbed) {
       // The projection writes into one buffer, and `getBytes` may hand out that buffer itself: hence the copy.
       val result = if (event.route == Routes.Result) toUnsafe(results).copy().getBytes else null
       out.add(Outgoing(event.route, bytes, result, event.reason))
     }
+  }
+
+  private def undoBefore(failed: Int): Unit = {
+    var i = failed - 1
+    while (i >= 0) { stages(i).undo(event); i -= 1 }
   }
 
   private def view(row: Array[Byte]): UnsafeRow = { event.row.pointTo(row, row.length); event.row }

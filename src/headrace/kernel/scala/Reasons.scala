@@ -18,6 +18,9 @@ object Reasons {
     s"step `$step` could not compute the result of its window$bounds: ${failed(problem)}"
   }
 
+  def noId(step: String, columns: Array[String]): String =
+    s"step `$step` knows an event by its id, and ${columns.map(c => s"`$c`").mkString(" or ")} is null"
+
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
   /**

@@ -1,9 +1,10 @@
 package org.apache.spark.sql.headrace
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Expression, UnaryExpression, UnsafeProjection, UnsafeRow, XXH64}
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnaryExpression, UnsafeProjection, UnsafeRow, XXH64}
 import org.apache.spark.sql.catalyst.expressions.codegen.{CodegenContext, ExprCode, FalseLiteral, GenerateUnsafeProjection}
 import org.apache.spark.sql.catalyst.expressions.codegen.Block._
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.types.{BinaryType, DataType, StructType}
 import org.apache.spark.unsafe.Platform
 
@@ -59,7 +60,11 @@ case class BytesRow(child: Expression, schema: StructType) extends UnaryExpressi
  * by their first eight bytes where these differ; those of an UnsafeRow hardly ever do, those of the hash do.
  */
 case class KeyBytes(children: Seq[Expression]) extends FromUnsafeRow {
-  override def bytes(row: UnsafeRow): Array[Byte] = {
+  /** Null if there is nothing to do. */
+  @transient private lazy val normalized = KeyBytes.normalizing(children.map(_.dataType))
+
+  override def bytes(plain: UnsafeRow): Array[Byte] = {
+    val row = if (normalized == null) plain else normalized(plain)
     val size = row.getSizeInBytes
     val out = new Array[Byte](KeyBytes.HashBytes + size)
     val hash = XXH64.hashUnsafeBytes(row.getBaseObject, row.getBaseOffset, size, 42L)
@@ -73,4 +78,11 @@ case class KeyBytes(children: Seq[Expression]) extends FromUnsafeRow {
 object KeyBytes {
   /** The hash comes first. */
   val HashBytes = 8
+
+  /** Gives floating-point numbers that are equal the same bytes, as Spark does when it groups: both zeros, and all that is no number. */
+  private def normalizing(types: Seq[DataType]): UnsafeProjection =
+    if (!types.exists(NormalizeFloatingNumbers.needNormalize)) null
+    else UnsafeProjection.create(types.zipWithIndex.map { case (dataType, i) =>
+      NormalizeFloatingNumbers.normalize(BoundReference(i, dataType, nullable = true))
+    })
 }

@@ -48,7 +48,7 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     } else {
       val span = Span(start, start + slice)
       val pane = index.find(span).getOrElse(index.create(span))
-      try evaluator.update(pane.buffer(evaluator), event.row)
+      try { evaluator.check(event.row); evaluator.update(pane.buffer(evaluator), event.row) }
       catch { case failure: RowFailure => if (pane.isNew) index.remove(pane); throw failure }
       pane.isNew = false
       pane.arrived = math.max(pane.arrived, event.arrived)

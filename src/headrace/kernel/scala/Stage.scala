@@ -41,6 +41,12 @@ trait Stage extends Serializable {
   /** What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. */
   def process(event: Event, watermark: Long, out: Outgoings): Unit
 
+  /**
+   * The row that the stage has just let pass has failed in a later one and is a dead letter. A stage that would hold back the row when it comes
+   * again, repaired, takes back what it noted of it.
+   */
+  def undo(event: Event): Unit = ()
+
   /** The rows of the current key in this batch have all been processed. */
   def finish(watermark: Long, out: Outgoings): Unit = ()
 

@@ -2,6 +2,7 @@ package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, Predicate}
 import org.apache.spark.sql.streaming.StatefulProcessorHandle
 import org.apache.spark.sql.types.StructType
@@ -70,18 +71,24 @@ final class Windows(step: WindowStep) extends Stage {
     context.now = math.max(context.now, event.arrived)
     // What the watermark has closed goes out before late events get into it.
     if (!settled) { settle(out); settled = true }
-    val accepted = if (assigner.merges) session(event.time) else windows(event.time)
+    val accepted = if (assigner.merges) session(event) else windows(event)
     if (accepted.isEmpty) event.leave(Routes.Late, Reasons.lateForWindow(event.time, watermark, name))
     else {
-      try accepted.foreach(add(_, event, watermark))
-      catch { case failure: RowFailure => accepted.foreach(giveUp); throw failure }
+      accepted.foreach(count(_, event, watermark))
       event.leave(Routes.Absorbed, null)
     }
   }
 
-  private def add(pane: Pane, event: Event, watermark: Long): Unit = {
-    val buffer = pane.buffer(evaluator)
-    evaluator.update(buffer, event.row)
+  /**
+   * Aggregates the event, in windows that are otherwise left as they are: it may fail, and then it must not have changed anything. A window
+   * that was made for it goes.
+   */
+  private def aggregate(panes: Seq[Pane], event: Event): Unit =
+    try { evaluator.check(event.row); panes.foreach(pane => evaluator.update(pane.buffer(evaluator), event.row)) }
+    catch { case failure: RowFailure => panes.filter(_.isNew).foreach(index.remove); throw failure }
+
+  /** The event is in: all that the window notes of it besides. */
+  private def count(pane: Pane, event: Event, watermark: Long): Unit = {
     pane.isNew = false
     pane.count += 1
     // An event behind the watermark can't hold back the time of the result: that time has been passed already.
@@ -95,14 +102,13 @@ final class Windows(step: WindowStep) extends Stage {
     touched += pane
   }
 
-  /** After an event that failed: a window made for it goes, and one that was there is looked at, since a session may have grown. */
-  private def giveUp(pane: Pane): Unit = if (pane.isNew) index.remove(pane) else touched += pane
-
   private def expiry(end: Long): Long = if (end == WindowAssigner.EndOfTime) end else end + latenessMs
 
-  private def windows(time: Long): Seq[Pane] = {
-    val spans = assigner.assign(time)
-    if (spans.length == 1) window(spans(0)).toSeq else spans.toSeq.flatMap(window)
+  private def windows(event: Event): Seq[Pane] = {
+    val spans = assigner.assign(event.time)
+    val open = if (spans.length == 1) window(spans(0)).toSeq else spans.toSeq.flatMap(window)
+    if (open.nonEmpty) aggregate(open, event)
+    open
   }
 
   private def window(span: Span): Option[Pane] =
@@ -110,18 +116,35 @@ final class Windows(step: WindowStep) extends Stage {
     else Some(index.find(span).getOrElse(index.create(span))).filterNot(_.closed)
 
   /** The one session that an event is in, after it has joined those that it bridges. */
-  private def session(time: Long): Seq[Pane] = {
-    val alone = assigner.assign(time)(0)
+  private def session(event: Event): Seq[Pane] = {
+    val alone = assigner.assign(event.time)(0)
     val met = index.overlapping(alone)
     val whole = met.foldLeft(alone)((s, p) => Span(math.min(s.start, p.start), math.max(s.end, p.end)))
     if (expiry(whole.end) <= context.watermark || met.exists(_.closed)) Nil
-    else if (met.isEmpty) Seq(index.create(whole))
+    else if (met.isEmpty) { val own = Seq(index.create(whole)); aggregate(own, event); own }
     else {
       val base = met.find(_.span == whole).getOrElse(met.minBy(_.start))
+      val others = met.filterNot(_ eq base)
+      if (others.isEmpty) aggregate(met, event) else unite(base, others, event)
       grow(base, whole)
-      met.filterNot(_ eq base).foreach(join(base, _))
+      others.foreach(join(base, _))
       Seq(base)
     }
+  }
+
+  /** Aggregates the event with all that is in these sessions: beside them first, as they are not to be one if that fails. */
+  private def unite(base: Pane, others: Seq[Pane], event: Event): Unit = {
+    val trial = evaluator.empty()
+    (base +: others).foreach(merge(trial, _))
+    evaluator.update(trial, event.row)
+    val buffer = base.buffer(evaluator)
+    others.foreach(merge(buffer, _))
+    evaluator.update(buffer, event.row)
+  }
+
+  private def merge(buffer: InternalRow, pane: Pane): Unit = {
+    val bytes = pane.stored(evaluator)
+    if (bytes != null) evaluator.merge(buffer, bytes)
   }
 
   /** A session with other bounds is another window: its results count from zero, and those of the old bounds stand no more. */
@@ -136,9 +159,8 @@ final class Windows(step: WindowStep) extends Stage {
     touched += pane
   }
 
+  /** All that the other one notes besides what has been aggregated. */
   private def join(into: Pane, other: Pane): Unit = {
-    val bytes = other.stored(evaluator)
-    if (bytes != null) evaluator.merge(into.buffer(evaluator), bytes)
     into.count += other.count
     into.earliest = math.min(into.earliest, other.earliest)
     into.latest = math.max(into.latest, other.latest)
