@@ -16,6 +16,7 @@ from headrace.pipeline.draw import describe, draw
 from headrace.pipeline.durations import format_duration
 from headrace.pipeline.explanations import results_of, retention_ms, state_of, watermark_of
 from headrace.pipeline.nodes import Dedupe, LateRows, Latest, Rolling, Window
+from headrace.pipeline.watermarks import Perfect
 
 
 def explain_dict(pipeline: Pipeline, registry: str | None = None) -> dict[str, Any]:
@@ -103,7 +104,9 @@ def _query(query: QueryPlan) -> list[str]:
             lines.append(f"  late in `{step.name}` -> dropped and counted")
     interval = format_duration(RunSettings().checkpoint_interval_ms)
     lines.append(f"  position: committed to the consumer group `{query.name}`")
-    if stays_in_microbatch((query,)) is None:
+    if query.event_time is not None and isinstance(query.event_time.watermark, Perfect) and query.stateful:
+        lines.append("  modes: replay")
+    elif stays_in_microbatch((query,)) is None:
         lines.append(f"  modes: replay, microbatch, realtime (checkpoint every {interval}), auto")
     else:
         lines.append("  modes: replay, microbatch; auto stays in microbatch")
