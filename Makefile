@@ -38,9 +38,9 @@ test: $(READY) browser prepared ## all tests: unit, Spark, system with a real br
 soak: $(READY) browser prepared ## the tests that take minutes each, which `make test` leaves out
 	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)
 
-fuzz: $(READY) ## random schemas, values and bytes through contracts and JSON, random windows (EXAMPLES= of each, 300 and 10)
+fuzz: $(READY) ## random schemas, values and bytes through contracts and JSON, random streams (EXAMPLES= of each, 300 and 10)
 	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),300) $(BIN)/python -m pytest -q tests/spark/test_contract_properties.py tests/spark/test_json_payloads.py
-	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),10) exec $(BIN)/python -m pytest -q tests/spark/test_window_properties.py
+	@HEADRACE_EXAMPLES=$(or $(EXAMPLES),10) exec $(BIN)/python -m pytest -q tests/spark/test_window_properties.py tests/spark/test_rolling_properties.py
 
 # Tests start many JVMs; with this each takes about half the time. It has nothing to do the second time.
 prepared: $(READY)

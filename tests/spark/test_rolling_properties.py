@@ -85,8 +85,8 @@ def on_routes(
 
 
 @runs
-@example(seed=49)  # in these two some event lies at the very edge of everything: late, remembered, kept, in a window
-@example(seed=690)
+@example(seed=275)  # in these two some event lies at the very edge of everything: late, remembered, kept, in a window
+@example(seed=321)
 @given(seed=st.integers(0, 2**32))
 def test_every_event_is_where_the_model_says_with_the_results_of_the_model(spark: SparkSession, seed: int) -> None:
     random = Random(seed)

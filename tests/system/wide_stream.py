@@ -98,8 +98,8 @@ class Shape:
         """
         tick = rng.choice((10, 50, 1_000, 60_000))
 
-        def span() -> str:
-            return f"{tick * rng.choice((1, 2, 5, 10, 25)) + rng.choice((0, 0, 0, 1))}ms"
+        def span(*ticks: int) -> str:
+            return f"{tick * rng.choice(ticks) + rng.choice((0, 0, 0, 1))}ms"
 
         within_ms = tick * rng.choice((1, 3, 8, 20))
         return Shape(
@@ -111,8 +111,8 @@ class Shape:
             nulls=tuple(rng.sample((0.0, 0.15, 0.6, 1.0), k=3)),
             grains=rng.choice(((tick,), (tick, 1), (tick, 4 * tick))),
             within_ms=within_ms,
-            windows=(span(), span(), span()),
-            reaches=(span(), span()),
+            windows=(span(1, 2), span(1, 5), span(2, 10, 25)),
+            reaches=(span(1, 5, 100), span(2, 25, 100)),
         )
 
     @property
