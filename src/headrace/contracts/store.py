@@ -141,6 +141,8 @@ class RegistryLog:
                     # long.
                     "transaction.timeout.ms": 10_000,
                     "linger.ms": 0,
+                    # Schemas are bounded by what they are, not by how well they compress.
+                    "message.max.bytes": 1_000_000,
                     "log_level": 0,  # being fenced is part of the game, and no reason for noise
                 },
             )
