@@ -117,7 +117,7 @@ def test_an_embedded_broker_is_the_same_cluster_as_long_as_it_has_its_data(tmp_p
     assert ids[0] == ids[1] != ids[2]
 
 
-@pytest.mark.parametrize("mode", [Mode.MICROBATCH, Mode.REALTIME])
+@pytest.mark.parametrize("mode", [Mode.MICROBATCH, pytest.param(Mode.REALTIME, marks=pytest.mark.soak)])
 def test_a_query_may_come_to_read_control_records_but_not_leave_them(
     engine: Engine, topic: Topic, tmp_path: Path, mode: Mode
 ) -> None:
