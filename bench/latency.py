@@ -133,6 +133,7 @@ def measure(bench: str, target: str, output: str, having: bytes = b"") -> None:
         bare_p50_ms=round(percentile(floor, 0.5), 1),
         bare_p99_ms=round(percentile(floor, 0.99), 1),
         p50_over_bare=round(percentile(found, 0.5) / percentile(floor, 0.5), 1),
+        p99_over_bare=round(percentile(found, 0.99) / percentile(floor, 0.99), 1),
         target_p50_ms=10,
         target_p99_ms=50,
     )
