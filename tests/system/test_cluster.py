@@ -67,6 +67,7 @@ def leader_of(cluster: EmbeddedCluster, topic: str) -> EmbeddedBroker:
     return cluster.nodes[leader - 1]
 
 
+@pytest.mark.soak
 def test_killing_the_leader_under_load_loses_nothing_that_was_acknowledged(cluster: EmbeddedCluster) -> None:
     topics = Topics(cluster.bootstrap, timeout=30)
     topics.create("payments", partitions=1)
