@@ -164,7 +164,13 @@ def test_real_time_gives_early_results_event_by_event(engine: Engine, topic: Top
     assert [record.row["row_kind"] for record in found] == ["+I", "+U", "+U", "+U", "+U"]
 
 
-@pytest.mark.parametrize("window", [hr.tumbling("1m"), hr.session("1m")], ids=["tumbling", "session"])
+@pytest.mark.parametrize(
+    "window",
+    [
+        pytest.param(hr.tumbling("1m"), id="tumbling"),
+        pytest.param(hr.session("1m"), id="session", marks=pytest.mark.soak),
+    ],
+)
 def test_in_real_time_thousands_of_windows_that_end_keep_no_event_waiting(
     engine: Engine, topic: Topic, tmp_path: Path, window: Any
 ) -> None:
