@@ -154,7 +154,6 @@ def watch_in_a_browser(url: str) -> None:
         assert tab.problems == []
 
 
-@pytest.mark.soak
 def test_ctrl_c_ends_it_in_good_order(start: Callable[..., RunningDemo]) -> None:
     demo = start("--rate", "20")
     demo.await_output("warming up")
