@@ -6,6 +6,7 @@ HeadraceError
 │   ├── MissingEventTimeError     a step that needs event time has none
 │   ├── MissingKeyError           a keyed step without key_by
 │   ├── UnknownColumnError        a column that the stream does not have
+│   ├── InvalidExpressionError    a condition or value that Spark does not take
 │   ├── DuplicateStepError        two steps with one name: they would share one state
 │   ├── UnboundedStateError       a step that would keep state for ever
 │   ├── InvalidDurationError      "30 parsecs"
@@ -118,6 +119,17 @@ class HeadraceError(Exception):
             "fix": self.fix,
         }
 
+    def in_pipeline(self, name: str) -> HeadraceError:
+        """The same error, told of a pipeline; one that names its pipeline already stays as it is.
+
+        >>> print(UnknownColumnError("there is no `amuont`.").in_pipeline("card-fraud"))
+        there is no `amuont`.
+          pipeline `card-fraud`
+        """
+        if self.pipeline is not None:
+            return self
+        return _rebuild(type(self), self.what, self.why, self.fix, self.location, name)
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.why, self.fix, self.location, self.pipeline))
 
@@ -169,6 +181,10 @@ class MissingKeyError(PipelineError):
 
 class UnknownColumnError(PipelineError):
     """A column that the stream does not have."""
+
+
+class InvalidExpressionError(PipelineError):
+    """A condition or value that Spark does not take: it can't be parsed, or its types do not fit."""
 
 
 class DuplicateStepError(PipelineError):

@@ -252,12 +252,13 @@ def test_apply_may_join_a_table_that_was_aggregated(job: Job) -> None:
     assert [(record.row["x"], record.row["n"]) for record in named] == [(1, 1), (2, 2)]
 
 
-def test_an_unknown_column_in_sql_is_found_when_the_run_starts(job: Job) -> None:
-    job.read().where("amuont > 5").write(job.out("lost"))
+def test_an_unknown_column_after_an_apply_is_found_when_the_run_starts(job: Job) -> None:
+    job.read().apply(lambda df: df.drop("x")).where("x > 5").write(job.out("lost"))
     run = Run(job.pipeline, bootstrap=job.engine.bootstrap, checkpoint=job.folder, spark=job.engine.spark)
-    with pytest.raises(UnknownColumnError, match="no column `amuont`") as caught:
+    with pytest.raises(UnknownColumnError, match="uses column `x`, which is not there") as caught:
         run.start()
     assert caught.value.pipeline == job.pipeline.name
+    assert "test_steps.py" in str(caught.value.location)
 
 
 def test_a_stateless_pipeline_with_several_outputs(job: Job) -> None:

@@ -185,7 +185,38 @@ def test_a_field_where_only_columns_can_stand(declared: Declared) -> None:
 
 
 def test_what_only_spark_can_read_is_left_to_spark(declared: Declared) -> None:
-    declared.passes(declared.read.where("what_ever > 5").where(SQL), declared.read.apply(lambda df: df).where(AMUONT))
+    declared.passes(
+        declared.read.where("what_ever >"),  # no SQL, which is for Spark to say
+        declared.read.where("amount > (SELECT 5)"),
+        declared.read.apply(lambda df: df).where(AMUONT),
+    )
+
+
+def test_columns_in_sql_text_are_found_like_those_in_columns(declared: Declared) -> None:
+    found = declared.problems(
+        declared.read.where("amuont > 5 AND Place.ctiy = 'Oslo'"),
+        declared.read.where(SQL),
+        declared.keyed.window("w", hr.tumbling("1m"), total="sum(amuont)"),
+        declared.read.with_column("x", "transform(map_keys(tags), key -> concat(key, crad_id))"),
+    )
+    assert [(type(problem), problem.what, problem.location is not None) for problem in found] == [
+        (UnknownColumnError, ".where(...) uses column `amuont`, which is not there.", True),
+        (UnknownColumnError, ".where(...) uses `Place.ctiy`, but `Place` has no field `ctiy`.", True),
+        (UnknownColumnError, ".where(...) uses column `what_ever`, which is not there.", True),
+        (UnknownColumnError, "step `w` uses column `amuont`, which is not there.", True),
+        (UnknownColumnError, ".with_column(...) uses column `crad_id`, which is not there.", True),
+    ]
+    assert found[0].fix == f"did you mean `amount`? Columns here: {COLUMNS}"
+
+
+def test_a_trigger_in_sql_text_sees_what_its_windows_have(declared: Declared) -> None:
+    window = hr.when("n > 5 AND window_end < current_timestamp AND amount > 5")
+    problem = declared.problem(declared.keyed.window("w", hr.tumbling("1m"), trigger=hr.repeat(window), n="count(*)"))
+    assert problem.what == "step `w`: hr.when(...) uses column `amount`, which its windows do not have."
+
+
+def test_what_spark_takes_for_a_function_is_no_unknown_column(declared: Declared) -> None:
+    declared.passes(declared.read.where("occurred_at < current_timestamp AND date(occurred_at) = CURRENT_DATE"))
 
 
 def test_a_late_stream_has_no_results_of_the_step(declared: Declared) -> None:

@@ -260,6 +260,6 @@ def test_a_dedupe_before_windows_of_the_whole_stream_does_not_divide_them() -> N
 
 def test_the_state_of_a_window_holds_what_its_aggregates_use() -> None:
     declared = Declared("job")
-    declared.keyed.window("w", hr.tumbling("1m"), total=TOTAL, n=COUNT, sql="max(lat)").write("out")
+    declared.keyed.window("w", hr.tumbling("1m"), total=TOTAL, n=COUNT, sql="max(LAT)").write("out")
     (query,) = plan_queries(declared.pipeline)
-    assert query.state_columns == {"card_id", "amount"}
+    assert query.state_columns == {"card_id", "amount", "lat"}

@@ -106,10 +106,11 @@ class Checkpoint:
     def check_types(self, query: QueryPlan, types: dict[str, str]) -> None:
         """Refuse state whose columns had other types."""
         known = self._identity.types.get(query.name)
-        if known is None:
+        noted = {**types, **(known or {})}
+        if noted != types:
+            raise self._refusals.other_shape(query.name, _differences({"columns": noted}, {"columns": types}))
+        if known != types:
             self._save(replace(self._identity, types={**self._identity.types, query.name: types}))
-        elif known != types:
-            raise self._refusals.other_shape(query.name, _differences({"columns": known}, {"columns": types}))
 
     def close(self) -> None:
         """Let go of the lock."""
@@ -186,7 +187,11 @@ class Checkpoint:
         """Whether the queries can read the state, and all state has its query."""
         for name, shape in queries.items():
             known = identity.queries.get(name)
-            if known is not None and known != shape:
+            if known is None:
+                continue
+            # Earlier versions did not note the columns that SQL text uses.
+            known = {**known, "columns": {**shape["columns"], **known.get("columns", {})}}
+            if known != shape:
                 raise self._refusals.other_shape(name, _differences(known, shape))
         for name, shape in identity.queries.items():
             if shape["steps"] and name not in queries:

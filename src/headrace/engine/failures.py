@@ -6,18 +6,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.errors import QueryFailedError, RunError, UnknownColumnError
+from headrace.errors import QueryFailedError
 
 _HANGING = "HangingTransaction:"
 _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] = (
-    (
-        r"UNRESOLVED_COLUMN[.\w]*\] .*?name `(?P<name>[^`]+)`.*?(?:suggest|following)[^\[]*\[(?P<known>[^\]]*)\]",
-        lambda m: (
-            f"there is no column `{m['name']}`.",
-            "The expression was written when its columns could not be checked.",
-            f"use one of: {m['known'].replace('`', '')}",
-        ),
-    ),
     (
         r"(?:offset was changed from \d+ to \d+|Some data may have been lost|failOnDataLoss|OffsetOutOfRange)",
         lambda m: (
@@ -93,15 +85,14 @@ def may_pass(problem: BaseException) -> bool:
     return _HANGING not in str(problem) and re.search(_PASSING, str(problem)) is not None
 
 
-def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> RunError | UnknownColumnError:
+def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> QueryFailedError:
     """The error to show for what Spark threw."""
     text = str(problem)
     for pattern, words in _RULES:
         found = re.search(pattern, text, re.DOTALL)
         if found:
             what, why, fix = words(found)
-            kind = UnknownColumnError if "column" in what else QueryFailedError
-            return kind(what, why=why, fix=fix, pipeline=pipeline)
+            return QueryFailedError(what, why=why, fix=fix, pipeline=pipeline)
     return QueryFailedError(
         "Spark stopped the query.",
         why=_first_cause(text),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,26 @@ from pyspark.sql import functions as F
 
 from headrace.engine import hidden, sql
 from headrace.engine.control import Control
+from headrace.engine.expressions import expressions_of, unknown_column
 from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, counts_in_operator, to_records
-from headrace.engine.plan import QueryPlan, Route, Stateful
+from headrace.engine.plan import QueryPlan, Route, Stateful, columns_of
 from headrace.engine.source import to_rows, with_event_time
 from headrace.errors import UnsupportedStepError
 from headrace.kernel import doorway
-from headrace.pipeline.nodes import Apply, Dedupe, EventTime, KeyBy, Latest, Rolling, Select, Where, Window, WithColumn
+from headrace.pipeline.nodes import (
+    Apply,
+    Dedupe,
+    EventTime,
+    KeyBy,
+    Latest,
+    Node,
+    Rolling,
+    Select,
+    Where,
+    Window,
+    WithColumn,
+)
+from headrace.pipeline.plan import nearest
 from headrace.pipeline.watermarks import Adaptive
 
 if TYPE_CHECKING:
@@ -49,9 +64,10 @@ def lower(
         # Another query of the same event time sends these on, if there are any.
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
-    state_types = {name: rows.schema[name].dataType.simpleString() for name in sorted(query.state_columns)}
+    state_types = _state_types(rows, query)
     if stages:
-        rows = _operator(rows, query, stages, windowed, control, realtime)
+        with expressions_of(query.stateful[-1], rows):
+            rows = _operator(rows, query, stages, windowed, control, realtime)
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     made, outputs = to_records(rows, query, visible, contracts)
@@ -74,35 +90,50 @@ def _steps(
     keeps: list[str] = []
     last_stateful = max((i for i, s in enumerate(query.before) if isinstance(s, Stateful)), default=-1)
     for i, step in enumerate(query.before):
-        match step:
-            case EventTime():
-                rows = with_event_time(rows, step)
-            case Where() if 0 <= i < last_stateful and stages:
-                keep = f"__hr_keep{i}"
-                rows = rows.withColumn(keep, _if_alive(rows, step.condition, keeps))
-                keeps.append(keep)
-                stages.append({"kind": "filter", "column": keep})
-            case Where():
-                side = F.col(hidden.ROUTE) != Route.RESULT.value
-                rows = rows.where(side | F.coalesce(_if_alive(rows, step.condition, keeps), F.lit(False)))
-            case WithColumn():
-                rows = rows.withColumn(step.name, _if_alive(rows, step.value, keeps))
-            case Select():
-                rows = _select(rows, step, keeps)
-            case Apply():
-                rows = _apply(rows, step, control)
-            case Dedupe():
-                stages.append(_dedupe(step))
-            case Rolling():
-                stages.append(_rolling(step))
-            case Window():
-                stages.append(_window(step))
-                windowed = _window_columns(rows, step)
-            case KeyBy():
-                pass
-            case _:
-                raise AssertionError(f"no step to lower: {step}")
+        with expressions_of(step, rows):
+            match step:
+                case EventTime():
+                    rows = with_event_time(rows, step)
+                case Where() if 0 <= i < last_stateful and stages:
+                    keep = f"__hr_keep{i}"
+                    rows = rows.withColumn(keep, _if_alive(rows, step.condition, keeps))
+                    keeps.append(keep)
+                    stages.append({"kind": "filter", "column": keep})
+                case Where():
+                    side = F.col(hidden.ROUTE) != Route.RESULT.value
+                    rows = rows.where(side | F.coalesce(_if_alive(rows, step.condition, keeps), F.lit(False)))
+                case WithColumn():
+                    rows = rows.withColumn(step.name, _if_alive(rows, step.value, keeps))
+                case Select():
+                    rows = _select(rows, step, keeps)
+                case Apply():
+                    rows = _apply(rows, step, control)
+                case Dedupe():
+                    stages.append(_dedupe(step))
+                case Rolling():
+                    stages.append(_rolling(step))
+                case Window():
+                    stages.append(_window(step))
+                    windowed = _window_columns(rows, step)
+                case KeyBy():
+                    pass
+                case _:
+                    raise AssertionError(f"no step to lower: {step}")
     return rows, stages, windowed
+
+
+def _state_types(rows: DataFrame, query: QueryPlan) -> dict[str, str]:
+    """The types of the columns in the state. After an `.apply` it shows only here whether they are there."""
+    types = {f.name: f.dataType.simpleString() for f in rows.schema if not f.name.startswith("__hr_")}
+    # In an expression a name may be in any case; the operator looks the others up as they are written.
+    folded = {name.lower(): type for name, type in types.items()}
+    for step in query.stateful:
+        key = nearest(step, KeyBy)
+        used: dict[Node, Iterable[str]] = {step: columns_of(step)} | ({} if key is None else {key: key.columns})
+        for user, name in ((user, name) for user, names in used.items() for name in names):
+            if name not in types and not (isinstance(user, Window) and name.lower() in folded):
+                raise unknown_column(user, name, list(types))
+    return {name: folded[name.lower()] for name in sorted(query.state_columns)}
 
 
 def _operator(

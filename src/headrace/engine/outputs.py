@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from headrace.engine import hidden, sql
+from headrace.engine.expressions import expressions_of, unknown_column
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
@@ -63,8 +64,13 @@ class _WideRow:
         scope = _Scope(self._visible[branch.route], None)
         for step in branch.steps:
             if step not in self._scopes:
-                self._scopes[step] = self._apply(step, scope, branch.route)
+                with expressions_of(step, scope):
+                    self._scopes[step] = self._apply(step, scope, branch.route)
             scope = self._scopes[step]
+        if branch.write is not None:
+            for name in branch.write.key or ():
+                if name not in scope.columns:
+                    raise unknown_column(branch.write, name, list(scope.columns))
         return scope
 
     def _apply(self, step: Node, scope: _Scope, route: Route) -> _Scope:
@@ -75,6 +81,9 @@ class _WideRow:
             case WithColumn():
                 return _Scope(scope.columns | self._add({step.name: step.value}, scope, route), scope.keep)
             case Select():
+                missing = [name for name, value in step.columns if value is None and name not in scope.columns]
+                if missing:
+                    raise unknown_column(step, missing[0], list(scope.columns))
                 names = {name: scope.columns[name] for name, value in step.columns if value is None}
                 values = {name: value for name, value in step.columns if value is not None}
                 made = self._add(values, scope, route) if values else {}

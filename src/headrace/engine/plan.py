@@ -25,7 +25,7 @@ from headrace.engine.query_names import Group, check_names, query_names
 from headrace.engine.sink_plan import internal_writes, plan_sinks
 from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
-from headrace.pipeline.columns import referenced_columns
+from headrace.pipeline.columns import references
 from headrace.pipeline.contracts import Contract
 from headrace.pipeline.nodes import (
     Apply,
@@ -120,7 +120,7 @@ class QueryPlan:
     def state_columns(self) -> frozenset[str]:
         """The columns whose values are in the state."""
         return (
-            frozenset(self.key).union(*(_columns_of(step) for step in self.stateful)) if self.stateful else frozenset()
+            frozenset(self.key).union(*(columns_of(step) for step in self.stateful)) if self.stateful else frozenset()
         )
 
     @property
@@ -277,7 +277,7 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
             problem = (
                 f"this select drops or changes `{sorted(lost)[0]}`, an id of the dedupe before: not supported yet."
             )
-        elif isinstance(step, Stateful) and (used := results & {c.lower() for c in _columns_of(step)}):
+        elif isinstance(step, Stateful) and (used := results & {c.lower() for c in columns_of(step)}):
             problem = f"step `{step.name}` uses `{sorted(used)[0]}`, a result of the step before: not supported yet."
         if problem is not None:
             raise UnsupportedStepError(
@@ -299,15 +299,21 @@ def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
 _METHOD: dict[type[Node], str] = {Where: "where", WithColumn: "with_column", Select: "select"}
 
 
-def _columns_of(step: Dedupe | Rolling | Window) -> set[str]:
+def columns_of(step: Dedupe | Rolling | Window) -> set[str]:
+    """The columns of its input that a step with state uses, as far as that is known before it runs."""
     if isinstance(step, Dedupe):
         return set(step.columns)
     used: set[str] = set()
     if isinstance(step, Window):
-        used = used.union(*(referenced_columns(value) or () for _, value in step.aggregates))
         known = schema_of(step.input)
-        # In an expression a name may be in any case; the state goes by the column's own.
-        return used if known is None else set(map(known.spelled, used))
+        for reference in (found for _, value in step.aggregates for found in references(value) or ()):
+            name = reference.path[0]
+            if known is not None and name in known:
+                # In an expression a name may be in any case; the state goes by the column's own.
+                used.add(known.spelled(name))
+            elif not reference.may_be_function:
+                used.add(name)
+        return used
     for _, aggregate in step.aggregates:
         used.update(aggregate.columns if isinstance(aggregate, Latest) else filter(None, (aggregate.column,)))
     return used

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,16 +22,16 @@ from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.positions import PositionReport
 from headrace.engine.progress import Listener, Record, Telling, event
 from headrace.engine.publishing import Publisher, open_publisher
+from headrace.engine.query_start import start_query, works
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
-from headrace.engine.session import started_with
-from headrace.engine.settings import NO_RESULTS_WAIT, REALTIME, Mode, RunSettings
+from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.slots import task_slots
 from headrace.engine.timekeeper import Timekeepers
 from headrace.engine.topics import make_outputs, source_partitions
-from headrace.errors import BrokerUnavailableError
+from headrace.errors import BrokerUnavailableError, PipelineError
 from headrace.jvm.java import find_java
 from headrace.pipeline import Pipeline
 
@@ -234,7 +233,8 @@ class Run:
         self._catching_up.begin()
         self._queries = [(plan, self._start_query(plan)) for plan in self.plans]
         for plan, query in self._queries:
-            self._await_work(query)
+            if not works(self._spark, query, self.phase, self._stopping.is_set):
+                self._raise_failure()
             self._listener(event("started", plan.name, self.phase))
             self._report(f"running {plan.name} in {self.phase.value} mode")
         if self.phase is Mode.REALTIME:
@@ -254,42 +254,20 @@ class Run:
             intake = self._pacing.begin(self._spark, plan.name, self._checkpoint.writer(plan))
         topic = None if control is None else control.topic
         records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
-        lowered = lower(records, plan, control, self._contracts, realtime=self.phase is Mode.REALTIME)
+        realtime = self.phase is Mode.REALTIME
+        lowered = lower(records, plan, control, self._contracts, realtime=realtime)
         self._checkpoint.check_types(plan, lowered.state_types)
         self._sinks.learn(lowered.outputs)
         self._streams.append(lowered.records)
-        return self._write(lowered.records, plan)
-
-    def _write(self, records: DataFrame, plan: QueryPlan) -> StreamingQuery:
-        assert self._checkpoint is not None
-        realtime = self.phase is Mode.REALTIME
         writer = kafka_sink(
-            records, plan, self._checkpoint, bootstrap=self._bootstrap, settings=self._settings, realtime=realtime
+            lowered.records,
+            plan,
+            self._checkpoint,
+            bootstrap=self._bootstrap,
+            settings=self._settings,
+            realtime=realtime,
         )
-        if realtime:
-            interval = f"{self._settings.checkpoint_interval_ms} milliseconds"
-            # PySpark's type hints do not know the real-time trigger yet.
-            with started_with(records.sparkSession, REALTIME):
-                started: StreamingQuery = writer.trigger(realTime=interval).start()  # type: ignore[call-overload]
-            return started
-        # Available-now fixes its input when it starts: claims that are made on the way would never be read.
-        if self._ends() and not needs_claims(plan):
-            with started_with(records.sparkSession, {} if plan.results_wait else NO_RESULTS_WAIT):
-                return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.batch_interval_ms} milliseconds").start()
-
-    def _await_work(self, query: StreamingQuery) -> None:
-        """Until it is ready; in real time that is when the first batch runs, for only then does it read."""
-        assert self._spark is not None
-        tracker = self._spark.sparkContext.statusTracker()
-        while query.isActive and not self._stopping.is_set():
-            if self.phase is not Mode.REALTIME and not query.status["message"].startswith("Initializing"):
-                return
-            stages = (tracker.getStageInfo(i) for i in tracker.getActiveStageIds())
-            if any(s is not None and s.numActiveTasks > 0 for s in stages) or query.lastProgress is not None:
-                return
-            time.sleep(_POLL_SECONDS)
-        self._raise_failure()
+        return start_query(self._spark, writer, plan, self._settings, self.phase, ends=self._ends())
 
     def _stop_queries(self) -> None:
         for _, query in self._queries:
@@ -399,6 +377,8 @@ class Run:
 
         try:
             yield
+        except PipelineError as problem:
+            raise problem.in_pipeline(self.pipeline.name) from problem.__cause__
         except (PySparkException, Py4JError) as problem:
             if self._stopping.is_set() and self._spark is not None and live_jvm.ends(self._spark):
                 return

@@ -138,6 +138,8 @@ def _check_references(node: Node, expression: object, schema: Schema) -> Iterato
     for reference in references(expression) or ():
         known = schema
         for depth, part in enumerate(reference.path):
+            if part not in known and reference.may_be_function:
+                break
             if part not in known:
                 yield _unknown_field(node, reference, depth, known) if depth else _unknown(node, part, schema)
                 break
@@ -261,13 +263,13 @@ def _check_conditions(node: Window) -> Iterator[Problem]:
     known = firing_schema(node)
     for condition in node.trigger.conditions():
         for reference in references(condition) or ():
-            if reference.path[0] not in known:
+            if reference.path[0] not in known and not reference.may_be_function:
                 yield Problem(
                     UnknownColumnError,
                     f"{label(node)}: hr.when(...) uses column `{reference.path[0]}`, which its windows do not have.",
                     node.location,
                     "A trigger looks at the key, the bounds and the aggregates of a window.",
-                    _suggestion(reference.path[0], known.names, "Columns there"),
+                    suggestion(reference.path[0], known.names, "Columns there"),
                 )
 
 
@@ -283,7 +285,7 @@ def _check_contract(node: Write, schema: Schema) -> Iterator[Problem]:
     for name in schema.names:
         if name not in known.names and agreed.schema.kind != "JSON":
             what = f"{label(node)} writes column `{name}`, which {named} does not have."
-            fix = f"leave it out with .select(...), or add it to the schema. {_suggestion(name, known.names, 'Fields')}"
+            fix = f"leave it out with .select(...), or add it to the schema. {suggestion(name, known.names, 'Fields')}"
             yield Problem(BrokenContractError, what, node.location, None, fix)
     for name in sorted(agreed.schema.required() - set(schema.names)):
         what = f"{label(node)} lacks column `{name}`, which {named} requires."
@@ -336,16 +338,21 @@ def _unknown(node: Node, name: str, schema: Schema) -> Problem:
             fix = f'give it a name: .select({rest.replace(".", "_")}=F.col("{name}")).'
         return Problem(UnknownColumnError, what, node.location, None, fix)
     what = f"{label(node)} uses column `{name}`, which is not there."
-    return Problem(UnknownColumnError, what, node.location, None, _suggestion(name, schema.names, "Columns here"))
+    return Problem(UnknownColumnError, what, node.location, None, suggestion(name, schema.names, "Columns here"))
 
 
 def _unknown_field(node: Node, reference: Reference, depth: int, known: Schema) -> Problem:
     outer, missing = ".".join(reference.path[:depth]), reference.path[depth]
     what = f"{label(node)} uses `{reference}`, but `{outer}` has no field `{missing}`."
-    return Problem(UnknownColumnError, what, node.location, None, _suggestion(missing, known.names, "Fields there"))
+    return Problem(UnknownColumnError, what, node.location, None, suggestion(missing, known.names, "Fields there"))
 
 
-def _suggestion(name: str, names: Iterable[str], title: str) -> str:
+def suggestion(name: str, names: Iterable[str], title: str) -> str:
+    """What to write instead of a name that is not there.
+
+    >>> suggestion("amuont", ["card_id", "amount"], "Columns here")
+    'did you mean `amount`? Columns here: card_id, amount'
+    """
     known = list(names)
     folded = {each.lower(): each for each in known}
     meant = closest(name.lower(), folded)

@@ -1,7 +1,7 @@
 """What a Spark Column refers to, read from its expression tree without importing Spark.
 
 Columns made before a session exists are those of Spark Connect (see `headrace.deferred`): trees of Python objects, told
-apart here by the names of their classes. A classic Column lives in the JVM and SQL text needs Spark's parser; of both
+apart here by the names of their classes. SQL text is read by `sql_columns`. A classic Column lives in the JVM: of it
 nothing is known before the pipeline runs.
 """
 
@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from headrace.pipeline.sql_columns import FUNCTIONS_WITHOUT_PARENTHESES, sql_paths
 
 # Expressions that refer to nothing themselves: what they use is what their children use.
 _TRANSPARENT = frozenset(
@@ -46,6 +48,11 @@ class Reference:
     def __str__(self) -> str:
         return ".".join(self.path)
 
+    @property
+    def may_be_function(self) -> bool:
+        """Whether Spark would take it for a function where there is no such column, as `current_date`."""
+        return len(self.path) == 1 and self.path[0].lower() in FUNCTIONS_WITHOUT_PARENTHESES
+
 
 class _Unknown(Exception):
     """Ends the walk of a tree that can't be followed."""
@@ -60,25 +67,23 @@ def is_column(value: object) -> bool:
     return any(kind.__name__ == "Column" and kind.__module__.startswith("pyspark.") for kind in type(value).__mro__)
 
 
-def referenced_columns(value: object) -> set[str] | None:
-    """The top-level columns that an expression uses, as written; None if that can't be known before it runs.
+def references(value: object) -> tuple[Reference, ...] | None:
+    """The columns that an expression uses, a Column or SQL text: each path once, in the order in which it uses them.
+
+    None if that can't be known before it runs.
 
     >>> from pyspark.sql import functions as F
-    >>> sorted(referenced_columns((F.col("here.lat") > 5) | F.col("`odd.name`").isNull()))
-    ['here', 'odd.name']
-    >>> print(referenced_columns("amount > 5"))
-    None
+    >>> list(map(str, references((F.col("here.lat") > 5) | F.col("`odd name`").isNull())))
+    ['here.lat', 'odd name']
+    >>> list(map(str, references("amount > 5")))
+    ['amount']
     """
-    found = references(value)
-    return None if found is None else {reference.path[0] for reference in found}
-
-
-def references(value: object) -> tuple[Reference, ...] | None:
-    """The same in full: each path once, in the order in which the expression uses it."""
     expression = getattr(value, "_expr", None)
-    if not is_column(value) or expression is None:
-        return None
     try:
+        if isinstance(value, str):
+            return tuple(dict.fromkeys(_in_sql(value)))
+        if not is_column(value) or expression is None:
+            return None
         return tuple(dict.fromkeys(_walk(expression, None)))
     except _Unknown:
         return None
@@ -129,6 +134,8 @@ def _walk(expression: Any, function: str | None) -> Iterator[Reference]:
     path = _path(expression)
     if path is not None:
         yield Reference(path, function)
+    elif kind == "SQLExpression":
+        yield from _in_sql(expression._expr)
     elif kind == "UnresolvedStar" and expression._unparsed_target is not None:
         yield Reference(_parts(expression._unparsed_target.removesuffix(".*")))
     elif kind in _TRANSPARENT:
@@ -137,6 +144,13 @@ def _walk(expression: Any, function: str | None) -> Iterator[Reference]:
             yield from _walk(child, inner)
     else:
         raise _Unknown
+
+
+def _in_sql(text: str) -> Iterator[Reference]:
+    paths = sql_paths(text)
+    if paths is None:
+        raise _Unknown
+    yield from map(Reference, paths)
 
 
 def _path(expression: Any) -> tuple[str, ...] | None:

@@ -21,7 +21,7 @@ from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
 from headrace.engine.session import started_with
 from headrace.engine.sink_plan import sink_topics
-from headrace.errors import HeadraceError, RunError, TopicNotFoundError, closest
+from headrace.errors import HeadraceError, PipelineError, RunError, TopicNotFoundError, closest
 from headrace.pipeline import Pipeline
 from headrace.pipeline.durations import Duration, parse_duration
 
@@ -220,7 +220,10 @@ class Driver:
         self._spark.conf.set("spark.sql.shuffle.partitions", str(self._slots))
         for number, plan in enumerate(self._plans):
             log = MemoryLog(self._spark)
-            lowered = lower(log.records, plan, Control(_CONTROL, claims=True) if plan.stateful else None)
+            try:
+                lowered = lower(log.records, plan, Control(_CONTROL, claims=True) if plan.stateful else None)
+            except PipelineError as problem:
+                raise problem.in_pipeline(self.pipeline.name) from problem.__cause__
             name = f"driver_{id(self):x}_{number}"
             writer = lowered.records.writeStream.format("memory").queryName(name).outputMode("update")
             with started_with(self._spark, _QUICK):
