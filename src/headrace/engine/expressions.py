@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import BooleanType, DataType, NullType
 
 from headrace.errors import InvalidExpressionError, PipelineError, UnknownColumnError
 from headrace.pipeline.column_checks import suggestion
-from headrace.pipeline.nodes import Node
+from headrace.pipeline.nodes import Node, Where
 from headrace.pipeline.plan import label
 
 
@@ -36,6 +37,16 @@ def unknown_column(step: Node, name: str, columns: Sequence[str]) -> UnknownColu
     """The error for a column that could not be looked for before the step before it had run."""
     what = f"{label(step)} uses column `{name}`, which is not there."
     return UnknownColumnError(what, fix=suggestion(name, columns, "Columns here"), location=step.location)
+
+
+def check_condition(step: Where, type: DataType) -> None:
+    """Refuse a condition that is not true or false: Spark would complain of the expressions that are made with it."""
+    if not isinstance(type, BooleanType | NullType):
+        raise InvalidExpressionError(
+            f"{label(step)} has a condition of type {type.simpleString()}, not boolean.",
+            fix="give it what is true or false of a row, as a comparison is.",
+            location=step.location,
+        )
 
 
 def _explained(problem: AnalysisException, step: Node, columns: list[str]) -> PipelineError:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from headrace.engine import hidden, sql
 from headrace.engine.control import Control
-from headrace.engine.expressions import expressions_of, unknown_column
+from headrace.engine.expressions import check_condition, expressions_of, unknown_column
 from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, counts_in_operator, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful, columns_of
 from headrace.engine.source import to_rows, with_event_time
@@ -96,12 +96,12 @@ def _steps(
                     rows = with_event_time(rows, step)
                 case Where() if 0 <= i < last_stateful and stages:
                     keep = f"__hr_keep{i}"
-                    rows = rows.withColumn(keep, _if_alive(rows, step.condition, keeps))
+                    rows = rows.withColumn(keep, _condition(rows, step, keeps))
                     keeps.append(keep)
                     stages.append({"kind": "filter", "column": keep})
                 case Where():
                     side = F.col(hidden.ROUTE) != Route.RESULT.value
-                    rows = rows.where(side | F.coalesce(_if_alive(rows, step.condition, keeps), F.lit(False)))
+                    rows = rows.where(side | F.coalesce(_condition(rows, step, keeps), F.lit(False)))
                 case WithColumn():
                     rows = rows.withColumn(step.name, _if_alive(rows, step.value, keeps))
                 case Select():
@@ -251,6 +251,12 @@ def _if_alive(rows: DataFrame, value: Any, keeps: list[str]) -> Column:
     for keep in keeps:
         alive = alive & F.coalesce(F.col(keep), F.lit(False))
     return F.when(alive, doorway.column(rows.sparkSession, value))
+
+
+def _condition(rows: DataFrame, step: Where, keeps: list[str]) -> Column:
+    condition = _if_alive(rows, step.condition, keeps)
+    check_condition(step, rows.select(condition).schema[0].dataType)
+    return condition
 
 
 def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:

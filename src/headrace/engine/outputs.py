@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from headrace.engine import hidden, sql
-from headrace.engine.expressions import expressions_of, unknown_column
+from headrace.engine.expressions import check_condition, expressions_of, unknown_column
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
@@ -77,6 +77,7 @@ class _WideRow:
         match step:
             case Where():
                 kept = self._add({"keep": step.condition}, scope, route)["keep"]
+                check_condition(step, self.df.schema[kept].dataType)
                 return _Scope(scope.columns, kept)
             case WithColumn():
                 return _Scope(scope.columns | self._add({step.name: step.value}, scope, route), scope.keep)

@@ -17,7 +17,10 @@ Path = tuple[str, ...]
 """A column, and the fields of structs on the way into it."""
 
 FUNCTIONS_WITHOUT_PARENTHESES = frozenset(
-    {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user", "user"}
+    {
+        *("current_date", "current_time", "current_timestamp", "localtime"),
+        *("current_user", "session_user", "user", "current_path"),
+    }
 )
 """Names that Spark takes for a function where there is no such column."""
 
