@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.types import LongType
 
 import headrace as hr
-from headrace.pipeline.columns import is_column, referenced_columns
+from headrace.pipeline.columns import is_column, references
 
 twice = F.udf(lambda x: 2 * x, LongType())  # as user modules do, before there is a session
 before = F.col("x") > 5
@@ -57,7 +57,7 @@ result = {
     "before": type(before).__module__,
     "during": type(during).__module__,
     "during_is_column": is_column(during),
-    "during_references": referenced_columns(during),
+    "during_references": references(during),
     "sql_exists": F.exists(F.array(F.lit(1)), lambda x: x > 0)._jc is not None,
     "filtered": [row.x for row in numbers.where(F.col("x") > 1).collect()],
     "udf": [row[0] for row in numbers.select(twice("x")).collect()],
