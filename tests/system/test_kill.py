@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import headrace as hr
 from headrace.log.broker import EmbeddedBroker
 from headrace.log.topics import Topics
@@ -24,6 +26,7 @@ from tests.system.wide_stream import START
 
 Topic = Callable[..., str]
 DEADLINE = 180
+TIMES = pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.soak)], ids=["once", "again and again"])
 
 
 def payments(seed: int) -> Iterator[dict[str, Any]]:
@@ -169,19 +172,21 @@ def run_and_kill(
     return Outcome(source, expected, records)
 
 
+@TIMES
 def test_micro_batches_lose_nothing_and_write_nothing_twice(
-    broker: EmbeddedBroker, topic: Topic, tmp_path: Path
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path, kills: int
 ) -> None:
-    killed = run_and_kill(broker, topic, tmp_path, "microbatch", kills=2, within=1, seed=1)
+    killed = run_and_kill(broker, topic, tmp_path, "microbatch", kills=kills, within=1, seed=1)
     assert {record.source: record.row for record in killed.records} == killed.expected
     assert len(killed.records) == len(killed.expected), "exactly once"
     assert {record.id for record in killed.records} == {f"{killed.source}/{p}/{o}/spending" for p, o in killed.expected}
 
 
+@TIMES
 def test_real_time_loses_nothing_and_repeats_collapse_by_their_id(
-    broker: EmbeddedBroker, topic: Topic, tmp_path: Path
+    broker: EmbeddedBroker, topic: Topic, tmp_path: Path, kills: int
 ) -> None:
-    killed = run_and_kill(broker, topic, tmp_path, "realtime", kills=2, within=5.5, seed=8)
+    killed = run_and_kill(broker, topic, tmp_path, "realtime", kills=kills, within=5.5, seed=8)
     by_id: dict[str, set[tuple[bytes | None, bytes | None]]] = {}
     for record in killed.records:
         by_id.setdefault(record.id, set()).add((record.key, record.value))

@@ -134,6 +134,37 @@ def test_another_type_of_a_column_in_the_state_is_refused(written: Path) -> None
     assert 'columns.x: "bigint" in the checkpoint, "int" now' in str(caught.value.why)
 
 
+def in_sql(stream: hr.Stream) -> hr.Stream:
+    return stream.window("activity", hr.tumbling("1m"), total="sum(x + length(z))")
+
+
+@pytest.fixture
+def written_in_sql(tmp_path: Path) -> Path:
+    """By a pipeline whose aggregate is SQL text."""
+    open_(tmp_path, *queries(in_sql)).close()
+    begin(tmp_path)
+    return tmp_path
+
+
+def test_another_type_of_a_column_that_sql_text_aggregates_is_refused(written_in_sql: Path) -> None:
+    reopen(written_in_sql, in_sql)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        reopen(written_in_sql, in_sql, schema=SCHEMA.replace("x BIGINT", "x INT"))
+    assert 'columns.x: "bigint" in the checkpoint, "int" now' in str(caught.value.why)
+
+
+def test_a_checkpoint_of_before_such_columns_were_noted_is_taken_and_notes_them(written_in_sql: Path) -> None:
+    note = written_in_sql / "headrace.json"
+    identity = json.loads(note.read_text())
+    ((_, shape),) = identity["queries"].items()
+    assert shape["columns"].keys() >= {"x", "z"}
+    del shape["columns"]["x"], shape["columns"]["z"]
+    note.write_text(json.dumps(identity))
+    reopen(written_in_sql, in_sql)
+    with pytest.raises(CheckpointMismatchError):
+        reopen(written_in_sql, in_sql, schema=SCHEMA.replace("x BIGINT", "x INT"))
+
+
 def test_another_key_is_refused(written: Path) -> None:
     with pytest.raises(CheckpointMismatchError) as caught:
         reopen(written, key="z")
