@@ -38,6 +38,7 @@ txns.key_by("card").rolling("activity", n=hr.last("1m").count()).write("b")
 timed = txns.event_time("at").key_by("card")
 timed.rolling("twice", n=hr.last("1m").count()).write("c")
 timed.rolling("twice", m=hr.last("2m").count()).write("d")
+txns.where("upper(crad) = 'X'").write("e")
 """
 
 
@@ -78,19 +79,22 @@ def test_all_problems_of_a_pipeline_at_once_and_no_jvm(tmp_path: Path) -> None:
     words = ("run", f"{module}:broken", "--bootstrap", "127.0.0.1:1", "--mode", "replay")
     text = headrace(tmp_path / "text", *words, **environment)
     assert_plain(text)
-    assert "InvalidPipelineError: pipeline `broken` has 3 problems." in text.err
+    assert "InvalidPipelineError: pipeline `broken` has 4 problems." in text.err
     for problem in (
         ("UnknownColumnError", "broken.py:7", "did you mean `amount`?"),
         ("MissingEventTimeError", "broken.py:8", 'call .event_time("<column>"'),
         ("DuplicateStepError", "broken.py:11", "give each step its own name"),
+        ("UnknownColumnError", "broken.py:12", "did you mean `card`?"),
     ):
         for part in problem:
             assert part in text.err
-    found = error_of(headrace(tmp_path / "json", *words, "--output", "json", **environment))
+    no_broker = ("run", f"{module}:broken", "--output", "json")  # nor is one named: the pipeline comes first
+    found = error_of(headrace(tmp_path / "json", *no_broker, **environment))
     assert [(p["error"], p["where"].rpartition("/")[2]) for p in found["problems"]] == [
         ("UnknownColumnError", "broken.py:7"),
         ("MissingEventTimeError", "broken.py:8"),
         ("DuplicateStepError", "broken.py:11"),
+        ("UnknownColumnError", "broken.py:12"),
     ]
     assert all(p["fix"] and p["pipeline"] == "broken" for p in found["problems"])
     assert not (home / "called").exists(), "a JVM was started, or at least looked for"

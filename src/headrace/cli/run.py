@@ -13,12 +13,14 @@ import typer
 
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.engine.settings import Mode, RunSettings
+from headrace.errors import BrokerUnavailableError
 from headrace.log.broker import default_bootstrap
 from headrace.pipeline.durations import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress, Record
     from headrace.engine.run import Run
+    from headrace.pipeline.pipeline import Pipeline
 
 Target = Annotated[str, typer.Argument(help="module:pipeline, as in examples.fraud:fraud", metavar="MODULE:PIPELINE")]
 Bootstrap = Annotated[
@@ -91,7 +93,7 @@ def run(
     )
     job = Run(
         pipeline,
-        bootstrap=bootstrap or default_bootstrap(),
+        bootstrap=bootstrap or _embedded(pipeline),
         mode=mode,
         checkpoint=checkpoint,
         settings=settings,
@@ -102,6 +104,15 @@ def run(
         registry=registry,
     )
     _run(job)
+
+
+def _embedded(pipeline: Pipeline) -> str:
+    """The address of this project's broker; if it does not run, what is wrong with the pipeline is said first."""
+    try:
+        return default_bootstrap()
+    except BrokerUnavailableError:
+        pipeline.check()
+        raise
 
 
 def _run(job: Run) -> None:
