@@ -28,12 +28,13 @@ demo: $(DEMO) ## card fraud in milliseconds, live in this terminal (SECONDS=, RA
 
 # The JVMs of tests live for seconds to minutes: the optimizing compiler would take two fifths of the CPU and never pay off.
 QUICK := -XX:TieredStopAtLevel=1
+# Tests wait for brokers and processes as much as they compute: on 2 cores three workers are quicker than two.
 # A worker that ends by itself had a test that was stuck or took the JVM with it: xdist would give it to another, again and again.
-# Two workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
+# Workers must name the tests alike, and some names show a set: hence the fixed seed of hashes.
 TESTING := PYTHONHASHSEED=0 SPARK_SUBMIT_OPTS='$(QUICK)' HEADRACE_BROKER_OPTS='$(QUICK)'
 
 test: $(READY) browser prepared ## all tests: unit, Spark, system with a real broker (ARGS= for pytest)
-	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0)
+	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 $(if $(ARGS),$(ARGS),-m 'not soak' -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0)
 
 soak: $(READY) browser prepared ## the tests that take minutes each, which `make test` leaves out
 	@$(TESTING) exec $(BIN)/python -m pytest -q --durations=10 -m soak $(ARGS)

@@ -1,4 +1,4 @@
-"""Which columns SQL text uses. That Spark agrees is in tests/spark/test_sql_columns.py."""
+"""Which columns SQL text uses. That Spark agrees is in tests/spark/test_sql_columns_like_spark.py."""
 
 from __future__ import annotations
 
