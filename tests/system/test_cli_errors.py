@@ -234,9 +234,11 @@ def test_a_checkpoint_that_does_not_fit_then_one_that_does(
 
 FAILING = """
 import headrace as hr
+from pyspark.sql import functions as F
 
 failing = hr.Pipeline("failing")
-failing.read("{source}", schema="amount BIGINT").with_column("share", "100 / (amount - 10)").write("{source}-out")
+amounts = failing.read("{source}", schema="amount BIGINT")
+amounts.apply(lambda rows: rows.withColumn("share", F.expr("100 / (amount - 10)"))).write("{source}-out")
 """
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from headrace.engine import hidden, sql
+from headrace.engine import attempts, hidden, sql
 from headrace.engine.control import Control
 from headrace.engine.expressions import check_condition, expressions_of, unknown_column
-from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, counts_in_operator, to_records
+from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful, columns_of
-from headrace.engine.source import to_rows, with_event_time
+from headrace.engine.source import replaced, to_rows, with_event_time, without_bytes
 from headrace.errors import UnsupportedStepError
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import (
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.engine.contracts import Contracts
+
+
+_TRIED = "__hr_tried"
+_KEPT = "__hr_kept"
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ def lower(
     if not query.takes_quarantined:
         # Another query of the same event time sends these on, if there are any.
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
+    rows = without_bytes(rows)
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     state_types = _state_types(rows, query)
     if stages:
@@ -78,7 +83,7 @@ def lower_rows(
     records: DataFrame, query: QueryPlan, contracts: Contracts | None = None, *, tombstones: bool
 ) -> DataFrame:
     """The rows of a query that keeps no state, as its steps leave them, with what travels with them."""
-    return _steps(to_rows(records, query, None, contracts, tombstones=tombstones), query, None)[0]
+    return without_bytes(_steps(to_rows(records, query, None, contracts, tombstones=tombstones), query, None)[0])
 
 
 def _steps(
@@ -96,14 +101,14 @@ def _steps(
                     rows = with_event_time(rows, step)
                 case Where() if 0 <= i < last_stateful and stages:
                     keep = f"__hr_keep{i}"
-                    rows = rows.withColumn(keep, _condition(rows, step, keeps))
+                    rows = _conditioned(rows, step, keep, keeps)
                     keeps.append(keep)
                     stages.append({"kind": "filter", "column": keep})
                 case Where():
-                    side = F.col(hidden.ROUTE) != Route.RESULT.value
-                    rows = rows.where(side | F.coalesce(_condition(rows, step, keeps), F.lit(False)))
+                    rows = _conditioned(rows, step, _KEPT, keeps)
+                    rows = rows.where(f"{hidden.ROUTE} <> {Route.RESULT.value} OR coalesce({_KEPT}, false)").drop(_KEPT)
                 case WithColumn():
-                    rows = rows.withColumn(step.name, _if_alive(rows, step.value, keeps))
+                    rows = _with_values(rows, step, {step.name: step.value}, keeps)
                 case Select():
                     rows = _select(rows, step, keeps)
                 case Apply():
@@ -167,7 +172,7 @@ def _operator(
             "outOfOrderMs": delay,
             "claims": claims is not None,
             "statePartitions": int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1),
-            "observed": OBSERVED if counts_in_operator(query) else None,
+            "observed": OBSERVED,
             "counted": {name: route.value for name, route in COUNTED.items()},
             "stages": stages,
             "realtime": realtime,
@@ -242,29 +247,41 @@ def _window_columns(rows: DataFrame, step: Window) -> dict[str, Column]:
     return aggregates | {f"condition:{i}": doorway.column(spark, value) for i, value in conditions}
 
 
-def _if_alive(rows: DataFrame, value: Any, keeps: list[str]) -> Column:
-    """The value on rows that are data and that no `where` so far took out: elsewhere it might fail, as 1 / x does.
+def _with_values(rows: DataFrame, step: Node, values: dict[str, Any], keeps: list[str]) -> DataFrame:
+    """Columns more, or with other values. A row on which one fails is a dead letter.
 
-    `keeps` are the conditions of those `where`s whose rows leave only inside the operator.
+    They are computed on rows that are data and that no `where` so far took out: elsewhere they might fail, as 1 / x
+    does. `keeps` are the conditions of those `where`s whose rows leave only inside the operator.
     """
     alive = F.col(hidden.ROUTE) == Route.RESULT.value
     for keep in keeps:
         alive = alive & F.coalesce(F.col(keep), F.lit(False))
-    return F.when(alive, doorway.column(rows.sparkSession, value))
+    tried = doorway.select(rows, ["*"], [attempts.attempt(rows, step, values, alive).alias(_TRIED)])
+    failure = attempts.failure(_TRIED)
+    made = {name: sql.path(attempts.value(_TRIED, name)) for name in values}
+    failed = {
+        hidden.ROUTE: sql.case([(f"{failure} IS NOT NULL", str(Route.DEAD_LETTER.value))], hidden.ROUTE),
+        hidden.INTAKE_REASON: f"coalesce({failure}, {hidden.INTAKE_REASON})",
+    }
+    return replaced(tried, made | failed, without=(_TRIED,))
 
 
-def _condition(rows: DataFrame, step: Where, keeps: list[str]) -> Column:
-    condition = _if_alive(rows, step.condition, keeps)
-    check_condition(step, rows.select(condition).schema[0].dataType)
-    return condition
+def _conditioned(rows: DataFrame, step: Where, name: str, keeps: list[str]) -> DataFrame:
+    """The rows with their answer to a condition in a column."""
+    answered = _with_values(rows, step, {name: step.condition}, keeps)
+    check_condition(step, answered.schema[name].dataType)
+    return answered
 
 
 def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:
-    chosen = [
-        F.col(sql.name(name)) if value is None else _if_alive(rows, value, keeps).alias(name)
-        for name, value in step.columns
-    ]
-    return rows.select(*chosen, *(c for c in rows.columns if c.startswith("__hr_")))
+    # Under names of their own until all are there: one may be called as a column that goes.
+    made = {name: f"__hr_s{i}" for i, (name, value) in enumerate(step.columns) if value is not None}
+    carried = [c for c in rows.columns if c.startswith("__hr_")]
+    if made:
+        values = {made[name]: value for name, value in step.columns if value is not None}
+        rows = _with_values(rows, step, values, keeps)
+    chosen = [f"{sql.name(made.get(name, name))} AS {sql.name(name)}" for name, _ in step.columns]
+    return doorway.select(rows, [*chosen, *carried])
 
 
 def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
-from headrace.engine import hidden, sql
+from headrace.engine import attempts, hidden, sql
 from headrace.engine.expressions import check_condition, expressions_of, unknown_column
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
@@ -24,23 +24,22 @@ if TYPE_CHECKING:
 
     from headrace.engine.contracts import Contracts
 
+_SOURCE_TOPIC = "headrace-source-topic"
 OBSERVED = "headrace"
 TIMES = "headrace_times"
 """What a watermark strategy watches: the latest event time of each partition, and how late events come."""
-COUNTED = {
-    "late": Route.LATE,
-    "duplicates": Route.DUPLICATE,
-    "quarantined": Route.QUARANTINED,
-    "dead_letters": Route.DEAD_LETTER,
-}
+COUNTED = {"late": Route.LATE, "duplicates": Route.DUPLICATE, "quarantined": Route.QUARANTINED}
+"""What is counted where it leaves the operator."""
+OBSERVED_LETTERS = "headrace_letters"
+"""The count of dead letters, among the records: a row may become one last of all, in a step of an output."""
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """The columns that a stream's steps see, by the names under which the one wide row holds them."""
+    """The columns that a stream's steps see, and where the one wide row holds each; whether a `where` keeps the row."""
 
-    columns: dict[str, str]
-    keep: str | None
+    columns: dict[str, sql.Path]
+    keep: sql.Path | None
 
 
 class _WideRow:
@@ -53,10 +52,14 @@ class _WideRow:
         carried = [c for c in df.columns if c.startswith("__hr_")]
         self.df = doorway.select(df, [*renamed, *map(sql.name, carried)])
         self._columns = [*inner.values(), *carried]
-        self._visible = {route: {c: inner[c] for c in columns} for route, columns in visible.items()}
+        self._visible: dict[Route, dict[str, sql.Path]] = {
+            route: {c: (inner[c],) for c in columns} for route, columns in visible.items()
+        }
         if results is not None:
-            self._visible[Route.RESULT] = results
+            self._visible[Route.RESULT] = {name: (c,) for name, c in results.items()}
+        self.results = self._visible[Route.RESULT]
         self._made = 0
+        self._failures: list[str] = []
         self._scopes: dict[Node, _Scope] = {}
 
     def scope(self, branch: Branch) -> _Scope:
@@ -76,18 +79,18 @@ class _WideRow:
     def _apply(self, step: Node, scope: _Scope, route: Route) -> _Scope:
         match step:
             case Where():
-                kept = self._add({"keep": step.condition}, scope, route)["keep"]
-                check_condition(step, self.df.schema[kept].dataType)
+                kept = self._add(step, {"keep": step.condition}, scope, route)["keep"]
+                check_condition(step, _type(self.df.schema, kept))
                 return _Scope(scope.columns, kept)
             case WithColumn():
-                return _Scope(scope.columns | self._add({step.name: step.value}, scope, route), scope.keep)
+                return _Scope(scope.columns | self._add(step, {step.name: step.value}, scope, route), scope.keep)
             case Select():
                 missing = [name for name, value in step.columns if value is None and name not in scope.columns]
                 if missing:
                     raise unknown_column(step, missing[0], list(scope.columns))
                 names = {name: scope.columns[name] for name, value in step.columns if value is None}
                 values = {name: value for name, value in step.columns if value is not None}
-                made = self._add(values, scope, route) if values else {}
+                made = self._add(step, values, scope, route) if values else {}
                 return _Scope({name: (names | made)[name] for name, _ in step.columns}, scope.keep)
             case KeyBy():
                 return scope
@@ -106,27 +109,31 @@ class _WideRow:
         self._columns.append(name)
         return name
 
-    def _add(self, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, str]:
-        spark = self.df.sparkSession
-        named = (f"{sql.name(inner)} AS {sql.name(name)}" for name, inner in scope.columns.items())
+    def _add(self, step: Node, values: dict[str, object], scope: _Scope, route: Route) -> dict[str, sql.Path]:
+        named = (f"{sql.path(inner)} AS {sql.name(name)}" for name, inner in scope.columns.items())
         exposed = doorway.select(self.df, ["*", *named])
+        tried = f"__hr_t{self._made}"
+        self._made += 1
         # A value is computed only for rows of its own stream: elsewhere it might fail, as 1 / x on rows that `where`
         # took out.
-        here = F.expr(_alive(scope, route))
-        made = {}
-        for name in values:
-            made[name] = f"__hr_v{self._made}"
-            self._made += 1
-        values_here = {made[name]: F.when(here, doorway.column(spark, value)) for name, value in values.items()}
-        computed = [value.alias(name) for name, value in values_here.items()]
-        self.df = doorway.select(exposed, list(map(sql.name, self._columns)), computed)
-        self._columns += values_here
-        return made
+        made = attempts.attempt(exposed, step, values, F.expr(_alive(scope, route))).alias(tried)
+        self.df = doorway.select(exposed, list(map(sql.name, self._columns)), [made])
+        self._columns.append(tried)
+        self._failures.append(attempts.failure(tried))
+        return {name: attempts.value(tried, name) for name in values}
 
-
-def counts_in_operator(query: QueryPlan) -> bool:
-    """Whether the operator itself counts what leaves it, where a row is small: unless encoding adds dead letters."""
-    return bool(query.stateful) and all(branch.contract is None for branch in query.branches)
+    def settle(self) -> str | None:
+        """From here on rows on which a step failed are dead letters, and nothing else. Why it failed, as SQL."""
+        if not self._failures:
+            return None
+        failure = f"coalesce({', '.join(self._failures)})" if len(self._failures) > 1 else self._failures[0]
+        values = {
+            hidden.ROUTE: sql.case([(f"{failure} IS NOT NULL", str(Route.DEAD_LETTER.value))], hidden.ROUTE),
+            hidden.REASON: f"coalesce({failure}, {hidden.REASON})",
+        }
+        kept = (f"{values[c]} AS {c}" if c in values else sql.name(c) for c in self._columns)
+        self.df = doorway.select(self.df, list(kept))
+        return failure
 
 
 def to_records(
@@ -141,17 +148,18 @@ def to_records(
     own = {c.removeprefix(hidden.WINDOW): c for c in windowed} or None
     wide = _WideRow(rows, {r: results if r is Route.RESULT else input_columns for r in Route}, own)
     scopes = [(branch, wide.scope(branch)) for branch in query.branches]
+    failure = wide.settle()
     encoded = {branch: wide.encode(scope, branch, contracts) for branch, scope in scopes if branch.contract is not None}
     counted = wide.df
-    if not counts_in_operator(query):
-        counts = {name: F.count_if(F.col(hidden.ROUTE) == route.value) for name, route in COUNTED.items()}
-        for name in encoded.values():
-            # A row that does not fit the contract of its output is a dead letter too.
-            counts["dead_letters"] = counts["dead_letters"] + F.count_if(F.col(name).getField("reason").isNotNull())
-        counted = counted.observe(OBSERVED, *(count.alias(name) for name, count in counts.items()))
+    if query.takes_quarantined and not query.stateful:
+        # No operator counts them. Spark copies each row that is counted, so nothing is counted here without need.
+        counted = counted.observe(
+            OBSERVED, F.count_if(F.col(hidden.ROUTE) == Route.QUARANTINED.value).alias("quarantined")
+        )
+    failed = _FailedResults(failure, _row(wide.results)) if failure is not None and _has_panes(query) else None
     per_route: dict[Route, list[tuple[str, tuple[str, ...]]]] = {}
     for branch, scope in scopes:
-        record = _record(branch, scope, query)
+        record = _record(branch, scope, query, failed)
         if branch in encoded:
             record = _under_contract(record, encoded[branch], query)
         per_route.setdefault(branch.route, []).append((_alive(scope, branch.route), record))
@@ -161,12 +169,22 @@ def to_records(
         cases = [branches[i] for branches in per_route.values() if i < len(branches)]
         slots.append([sql.case([(condition, record[field]) for condition, record in cases]) for field in range(4)])
     outputs = {branch.topic: _written(counted.schema, scope) for branch, scope in scopes}
-    return doorway.expand(counted, slots), outputs
+    records = doorway.expand(counted, slots)
+    if query.dead_letter_topic is not None:
+        records = records.observe(OBSERVED_LETTERS, F.expr(_letters(query.dead_letter_topic)).alias("dead_letters"))
+    return records, outputs
 
 
 def _written(wide: StructType, scope: _Scope) -> StructType:
-    fields = ((name, wide[inner]) for name, inner in scope.columns.items())
-    return StructType([StructField(name, field.dataType, field.nullable) for name, field in fields])
+    return StructType([StructField(name, _type(wide, inner)) for name, inner in scope.columns.items()])
+
+
+def _type(wide: StructType, path: sql.Path) -> DataType:
+    found: DataType = wide
+    for part in path:
+        assert isinstance(found, StructType)
+        found = found[part].dataType
+    return found
 
 
 # From here on in SQL: one call into the JVM for all of it, where each function of a Column is some calls.
@@ -175,20 +193,35 @@ def _written(wide: StructType, scope: _Scope) -> StructType:
 def _alive(scope: _Scope, route: Route) -> str:
     """Whether a row belongs to the stream."""
     on_route = f"{hidden.ROUTE} = {route.value}"
-    return on_route if scope.keep is None else f"{on_route} AND coalesce({scope.keep}, false)"
+    return on_route if scope.keep is None else f"{on_route} AND coalesce({sql.path(scope.keep)}, false)"
 
 
-def _record(branch: Branch, scope: _Scope, query: QueryPlan) -> tuple[str, ...]:
+def _letters(topic: str) -> str:
+    """The number of records that are dead letters. Others may go to the same topic."""
+    source = f"exists(headers, header -> header.key = {sql.text(_SOURCE_TOPIC)})"
+    return f"count_if(topic = {sql.text(topic)} AND {source})"
+
+
+@dataclass(frozen=True)
+class _FailedResults:
+    """Results of windows on which a step failed, as SQL: which they are, and what they have in place of an event."""
+
+    failure: str
+    row: str
+
+
+def _record(branch: Branch, scope: _Scope, query: QueryPlan, failed: _FailedResults | None) -> tuple[str, ...]:
     """Topic, key, value and headers of the branch's record."""
     row = f"{doorway.TO_JSON}({_row(scope.columns)})"
     if branch.route is Route.DEAD_LETTER:
         # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
         empty = f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)"
-        value = sql.case([(f"NOT {empty}", f"coalesce({hidden.RAW}, {row})")])
+        cases = [] if failed is None else [(f"{failed.failure} IS NOT NULL", f"{doorway.TO_JSON}({failed.row})")]
+        value = sql.case([*cases, (f"NOT {empty}", f"coalesce({hidden.RAW}, {row})")])
         key = hidden.RECORD_KEY
     else:
         value, key = row, _key(branch, scope, query)
-    return sql.text(branch.topic), key, value, _headers(branch, query)
+    return sql.text(branch.topic), key, value, _headers(branch, query, failed)
 
 
 def _under_contract(record: tuple[str, ...], encoded: str, query: QueryPlan) -> tuple[str, ...]:
@@ -206,9 +239,9 @@ def _under_contract(record: tuple[str, ...], encoded: str, query: QueryPlan) -> 
     )
 
 
-def _row(columns: dict[str, str]) -> str:
+def _row(columns: dict[str, sql.Path]) -> str:
     """A struct of the columns that the one wide row holds under other names."""
-    return sql.struct({name: sql.name(inner) for name, inner in columns.items()})
+    return sql.struct({name: sql.path(inner) for name, inner in columns.items()})
 
 
 def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> str:
@@ -216,7 +249,7 @@ def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> str:
     if not columns or any(c not in scope.columns for c in columns):
         return hidden.RECORD_KEY
     if len(columns) == 1:
-        return sql.text_bytes(sql.name(scope.columns[columns[0]]))
+        return sql.text_bytes(sql.path(scope.columns[columns[0]]))
     return f"CAST(to_json({_row({c: scope.columns[c] for c in columns})}) AS BINARY)"
 
 
@@ -238,19 +271,27 @@ def _place(*parts: str) -> str:
 
 def _source_headers(query: QueryPlan) -> list[str]:
     return [
-        sql.header("headrace-source-topic", _place(sql.text(query.read.topic))),
+        sql.header(_SOURCE_TOPIC, _place(sql.text(query.read.topic))),
         sql.header("headrace-source-partition", _place(hidden.PARTITION)),
         sql.header("headrace-source-offset", _place(hidden.OFFSET)),
     ]
 
 
-def _headers(branch: Branch, query: QueryPlan) -> str:
-    panes = query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
-    if panes and branch.route is Route.RESULT:
+def _has_panes(query: QueryPlan) -> bool:
+    """Whether its results are those of windows, not of events."""
+    return query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
+
+
+def _headers(branch: Branch, query: QueryPlan, failed: _FailedResults | None) -> str:
+    if _has_panes(query) and branch.route is Route.RESULT:
         identity, caused = _pane(query), hidden.ARRIVED
     else:
         place = (sql.text(query.read.topic), hidden.PARTITION, hidden.OFFSET, sql.text(query.step))
         identity, caused = _place(*place), hidden.TIMESTAMP
+        if failed is not None and branch.route is Route.DEAD_LETTER:
+            is_result = f"{failed.failure} IS NOT NULL"
+            identity = sql.case([(is_result, _pane(query))], identity)
+            caused = sql.case([(is_result, hidden.ARRIVED)], caused)
     headers = [sql.header("headrace-id", identity), sql.header("headrace-source-timestamp", _place(caused))]
     reason = f"coalesce({hidden.REASON}, {hidden.INTAKE_REASON}, '')"
     line = sql.text("\n")

@@ -243,8 +243,9 @@ def _query(
     stateful = [s for s in before if isinstance(s, Stateful)]
     # A query may find rows without the time or the key that only it needs.
     needy = takes_side_rows or any(isinstance(s, (*Stateful, EventTime)) for s in before)
-    # And a row may not fit the contract of its output.
+    # And a row may not fit the contract of its output, or a step may fail on it.
     needy = needy or any(b.contract is not None for b in branches)
+    needy = needy or any(_may_fail(step) for step in (*before, *(step for b in branches for step in b.steps)))
     possible = [Side.DEAD_LETTERS] if needy else []
     if quarantining is not None:
         possible.append(Side.QUARANTINED)
@@ -255,6 +256,13 @@ def _query(
         if not any(b.route is ROUTE_OF[side] for b in branches):
             branches.append(Branch(ROUTE_OF[side], (), default_topic(pipeline.name, side), None, None))
     return QueryPlan(name, read, before, _key(before), tuple(branches), takes_side_rows, quarantining is not None)
+
+
+def _may_fail(step: Node) -> bool:
+    """Whether it has expressions of the user."""
+    return isinstance(step, Where | WithColumn) or (
+        isinstance(step, Select) and any(value is not None for _, value in step.columns)
+    )
 
 
 def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:

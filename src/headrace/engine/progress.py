@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from headrace.engine.control import is_control
-from headrace.engine.outputs import OBSERVED
+from headrace.engine.outputs import OBSERVED, OBSERVED_LETTERS
 from headrace.engine.settings import Mode
 from headrace.kernel import doorway
 
@@ -86,7 +86,8 @@ def from_spark(progress: dict[str, Any], mode: str) -> Progress:
     """Spark's own JSON of a StreamingQueryProgress as a record."""
     operators = progress.get("stateOperators") or []
     durations = progress.get("durationMs") or {}
-    observed = (progress.get("observedMetrics") or {}).get(OBSERVED) or {}
+    metrics = progress.get("observedMetrics") or {}
+    observed = (metrics.get(OBSERVED) or {}) | (metrics.get(OBSERVED_LETTERS) or {})
     watermark = (progress.get("eventTime") or {}).get("watermark")
     return Progress(
         at=progress["timestamp"],

@@ -84,6 +84,7 @@ def to_rows(
     """Parse each record; what does not fit the schema becomes a dead letter with the reason, never an exception.
 
     Records of the control topic are no data: they go through as they are. `tombstones`: so do records without payload.
+    All rows have their original bytes with them: `without_bytes` takes them off those that are no dead letters.
     """
     control = "false" if control_topic is None else _CONTROL
     ids = [hidden.ID] if hidden.ID in records.columns else []
@@ -128,8 +129,7 @@ def to_rows(
             f"{route} AS {hidden.ROUTE}",
             f"CAST(NULL AS BIGINT) AS {hidden.TIME}",
             *_ORIGIN,
-            # The bytes are kept only where they are needed: they would otherwise cross the shuffle twice.
-            f"{sql.case([(dead, hidden.RAW)])} AS {hidden.RAW}",
+            hidden.RAW,
             hidden.INTAKE_REASON,
             *more,
         ],
@@ -173,7 +173,7 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
         first, end = f"timestamp_millis({_CLOCK[0]})", f"timestamp_millis({_CLOCK[1] + 1})"
         millis = sql.case([(f"{column} >= {first} AND {column} < {end}", f"unix_millis({column})")])
     data = f"{hidden.ROUTE} = {_RESULT}"
-    timed = _replaced(rows, {hidden.TIME: sql.case([(data, millis)])})
+    timed = replaced(rows, {hidden.TIME: sql.case([(data, millis)])})
     # In this order: a row without a time is not ahead of anything.
     leaves = [
         (
@@ -188,7 +188,7 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
         after = sql.text(f" s ahead of the record's own timestamp; max_skew allows {step.max_skew_ms / 1000:g} s")
         told = f"concat({before}, CAST(CAST({ahead} / 1000 AS BIGINT) AS STRING), {after})"
         leaves.append((Route.QUARANTINED, f"{data} AND {ahead} > {step.max_skew_ms}", told))
-    return _replaced(
+    return replaced(
         timed,
         {
             hidden.INTAKE_REASON: sql.case([(when, reason) for _, when, reason in leaves], hidden.INTAKE_REASON),
@@ -197,9 +197,17 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     )
 
 
-def _replaced(rows: DataFrame, values: dict[str, str]) -> DataFrame:
-    """The rows with other values in some columns, all computed from what was there before."""
-    return doorway.select(rows, [f"{values[c]} AS {c}" if c in values else sql.name(c) for c in rows.columns])
+def without_bytes(rows: DataFrame) -> DataFrame:
+    """The original bytes only where they are needed: they would otherwise cross the shuffle beside the row."""
+    dead = f"{hidden.ROUTE} = {Route.DEAD_LETTER.value}"
+    return replaced(rows, {hidden.RAW: sql.case([(dead, hidden.RAW)])})
+
+
+def replaced(rows: DataFrame, values: dict[str, str], without: tuple[str, ...] = ()) -> DataFrame:
+    """The rows with other values in some columns, or columns more, all computed from what was there before."""
+    names = [c for c in rows.columns if c not in without]
+    names += [c for c in values if c not in names]
+    return doorway.select(rows, [f"{values[c]} AS {sql.name(c)}" if c in values else sql.name(c) for c in names])
 
 
 # Pieces of SQL.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+Path = tuple[str, ...]
+"""A column, and the fields of structs on the way into it."""
+
 
 def name(of: str) -> str:
     """A name, whatever is in it.
@@ -12,6 +15,15 @@ def name(of: str) -> str:
     '`a``b c`'
     """
     return f"`{of.replace('`', '``')}`"
+
+
+def path(of: Path) -> str:
+    """A column, or a field in it.
+
+    >>> path(("here", "lat"))
+    '`here`.`lat`'
+    """
+    return ".".join(map(name, of))
 
 
 def text(of: str) -> str:

@@ -89,6 +89,13 @@ def to_contract(df: DataFrame, struct: Column, contract: Mapping[str, Any], id: 
     return ClassicColumn(_package(df.sparkSession).Contracts.encode(df._jdf, struct._jc, json.dumps(contract), id))
 
 
+def attempt(spark: SparkSession, value: Column, step: str) -> Column:
+    """A struct of `value`, what a column gives, and `failure`: if it fails on a row, why, with the step to blame."""
+    from pyspark.sql.classic.column import Column as ClassicColumn
+
+    return ClassicColumn(_package(spark).Records.attempt(value._jc, step))
+
+
 TO_JSON = "__hr_to_json"
 """In SQL that is given to `select` or `expand`: a struct as JSON bytes."""
 PLACE = "__hr_place"

@@ -23,6 +23,8 @@ object Reasons {
 
   def duplicate(step: String): String = s"step `$step` has seen this id"
 
+  def stepFailed(step: String, problem: Throwable): String = s"$step failed: ${failed(problem)}"
+
   /**
    * What failed, and in the lines after it the stack: where a reason has more than one line, the rest is a header of its own. Spark says
    * in further lines of a message where in its own code the expression was made: of no use here.

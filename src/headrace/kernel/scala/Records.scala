@@ -20,6 +20,9 @@ object Records {
     ExpressionUtils.column(JsonDecode(ExpressionUtils.expression(value), schema.asNullable, reason))
   }
 
+  /** What a column gives, or why it fails on a row, in which case the `step` is to blame. */
+  def attempt(value: Column, step: String): Column = ExpressionUtils.column(Attempt(ExpressionUtils.expression(value), step))
+
   /** A list of SQL expressions, as JSON, and then columns. */
   def select(df: DataFrame, expressions: String, columns: java.util.List[Column]): DataFrame = {
     val listed = mapper.readValue(expressions, classOf[Array[String]]).toIndexedSeq.map(sql(df, _))
