@@ -293,3 +293,24 @@ def test_a_note_with_holes_is_refused(job: Job, queries: Any) -> None:
     job.run(copy)
     job.change_note(queries=queries)
     assert "damaged" in job.refused(copy).what
+
+
+@pytest.mark.parametrize(("layout", "version"), [(1, "an earlier version"), (99, "a newer version")])
+def test_state_that_lies_in_another_order_is_refused(tmp_path: Path, layout: int, version: str) -> None:
+    job = Job(tmp_path)
+    job.run(operator)
+    note = job.note | {"layout": layout}
+    if layout == 1:
+        del note["layout"]  # it was not noted then
+    (tmp_path / "headrace.json").write_text(json.dumps(note))
+    with pytest.raises(CheckpointMismatchError, match=version):
+        job.open(operator)
+
+
+def test_where_there_is_no_state_its_layout_is_nothing(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.run(copy)
+    note = job.note
+    del note["layout"]
+    (tmp_path / "headrace.json").write_text(json.dumps(note))
+    job.open(copy)

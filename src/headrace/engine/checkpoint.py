@@ -22,6 +22,8 @@ from headrace.pipeline.nodes import Dedupe, Rolling, Window
 
 _IDENTITY = "headrace.json"
 _LOCK = "lock"
+_LAYOUT = 2
+"""To be raised when the kernel lays out state in another way."""
 
 
 def default_checkpoint(pipeline: str) -> Path:
@@ -42,6 +44,8 @@ class _Identity:
     """The id of the Kafka cluster whose topics were read; None if nobody has told it yet."""
     outputs: dict[str, list[str]] | None = None
     """Of each query of the last run, the topics of its results; None if an earlier version ran."""
+    layout: int = 1
+    """How the kernel lays out state: that of before it was noted is the first."""
 
 
 class Checkpoint:
@@ -106,7 +110,7 @@ class Checkpoint:
     def check_types(self, query: QueryPlan, types: dict[str, str]) -> None:
         """Refuse state whose columns had other types."""
         known = self._identity.types.get(query.name)
-        noted = {**types, **(known or {})}
+        noted = _comparable(known or {}, types, query)
         if noted != types:
             raise self._refusals.other_shape(query.name, _differences({"columns": noted}, {"columns": types}))
         if known != types:
@@ -137,7 +141,9 @@ class Checkpoint:
         file = self.folder / _IDENTITY
         if not file.exists():
             id = uuid.uuid4().hex[:12]
-            known = _Identity(self._pipeline, id, state_partitions, queries, cluster=self._cluster, outputs=outputs)
+            known = _Identity(
+                self._pipeline, id, state_partitions, queries, cluster=self._cluster, outputs=outputs, layout=_LAYOUT
+            )
             self._save(known)
             return known
         identity = self._read(file)
@@ -145,7 +151,13 @@ class Checkpoint:
         if not any(has_begun(query) for query in (*self._folders(), *sinks)):
             # The start that made it went no further: there is nothing that this one would have to fit.
             identity = replace(
-                identity, pipeline=self._pipeline, state_partitions=state_partitions, queries={}, types={}, cluster=None
+                identity,
+                pipeline=self._pipeline,
+                state_partitions=state_partitions,
+                queries={},
+                types={},
+                cluster=None,
+                layout=_LAYOUT,
             )
         self._check_owner(identity)
         self._check_state(identity, queries)
@@ -156,6 +168,7 @@ class Checkpoint:
             queries={**identity.queries, **queries},
             cluster=self._cluster or identity.cluster,
             outputs=outputs,
+            layout=_LAYOUT,
         )
         if merged != identity:
             self._save(merged)
@@ -185,12 +198,14 @@ class Checkpoint:
 
     def _check_state(self, identity: _Identity, queries: dict[str, Any]) -> None:
         """Whether the queries can read the state, and all state has its query."""
+        if identity.layout != _LAYOUT and any(shape["steps"] for shape in identity.queries.values()):
+            raise self._refusals.other_layout(newer=identity.layout > _LAYOUT)
         for name, shape in queries.items():
             known = identity.queries.get(name)
             if known is None:
                 continue
-            # Earlier versions did not note the columns that SQL text uses.
-            known = {**known, "columns": {**shape["columns"], **known.get("columns", {})}}
+            columns = _comparable(known.get("columns", {}), shape["columns"], self._queries[name])
+            known = {**known, "columns": columns}
             if known != shape:
                 raise self._refusals.other_shape(name, _differences(known, shape))
         for name, shape in identity.queries.items():
@@ -253,6 +268,8 @@ def _shape(query: QueryPlan) -> dict[str, Any]:
                     "trigger": step.trigger.spec(),
                     "aggregates": {name: expression_text(value) for name, value in step.aggregates},
                     "panes": step.panes.value,
+                    # The kernel shares slices between windows only where this allows it.
+                    "result_time": step.result_time.kind.value,
                 }
     return {
         "topic": query.read.topic,
@@ -260,6 +277,15 @@ def _shape(query: QueryPlan) -> dict[str, Any]:
         "columns": {name: query.read.schema[name] for name in sorted(query.state_columns) if name in query.read.schema},
         "steps": steps,
     }
+
+
+def _comparable(noted: dict[str, str], now: dict[str, str], query: QueryPlan) -> dict[str, str]:
+    """The columns that were noted, as far as they tell of another state.
+
+    What SQL text uses, one version of its parser finds and another does not. So one that was not noted is taken to have
+    been as it is now, and one that is not used now does not count: if a step was changed so, `key` or `steps` show it.
+    """
+    return {**now, **{name: type for name, type in noted.items() if name in query.state_columns}}
 
 
 def _results(query: QueryPlan) -> list[str]:

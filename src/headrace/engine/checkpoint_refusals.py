@@ -70,6 +70,16 @@ class Refusals:
             f"undo the change, or {_ANEW}",
         )
 
+    def other_layout(self, *, newer: bool) -> CheckpointMismatchError:
+        """Its state lies in another order than this version reads it in."""
+        other = "a newer" if newer else "an earlier"
+        return self._mismatch(
+            f"the state in the checkpoint was written by {other} version of Headrace.",
+            "It lies there in another order: this version would take one value for another.\n"
+            f"Checkpoint: {self.folder}",
+            f"run it with that version, or {_ANEW}",
+        )
+
     def lost_state(self, query: str, queries: Iterable[str]) -> CheckpointMismatchError:
         """It has state that no query would read."""
         return self._mismatch(

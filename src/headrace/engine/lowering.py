@@ -132,13 +132,15 @@ def _state_types(rows: DataFrame, query: QueryPlan) -> dict[str, str]:
     types = {f.name: f.dataType.simpleString() for f in rows.schema if not f.name.startswith("__hr_")}
     # In an expression a name may be in any case; the operator looks the others up as they are written.
     folded = {name.lower(): type for name, type in types.items()}
+    in_state = set(query.key)
     for step in query.stateful:
         key = nearest(step, KeyBy)
-        used: dict[Node, Iterable[str]] = {step: columns_of(step)} | ({} if key is None else {key: key.columns})
+        used: dict[Node, Iterable[str]] = {step: columns_of(step, folded)} | ({} if key is None else {key: key.columns})
         for user, name in ((user, name) for user, names in used.items() for name in names):
             if name not in types and not (isinstance(user, Window) and name.lower() in folded):
                 raise unknown_column(user, name, list(types))
-    return {name: folded[name.lower()] for name in sorted(query.state_columns)}
+        in_state |= used[step]
+    return {name: folded[name.lower()] for name in sorted(in_state)}
 
 
 def _operator(
@@ -158,7 +160,7 @@ def _operator(
     else:
         data = F.col(hidden.ROUTE) == Route.RESULT.value
         claimed, delay = F.when(data, F.timestamp_millis(F.col(hidden.TIME))), query.event_time.out_of_order_ms
-    return doorway.keyed(
+    made = doorway.keyed(
         rows.withColumn(hidden.EVENT_TIME, claimed),
         {
             "key": list(query.key),
@@ -179,6 +181,16 @@ def _operator(
         },
         windowed,
     )
+    return _as_declared(made, query)
+
+
+def _as_declared(rows: DataFrame, query: QueryPlan) -> DataFrame:
+    """The results of the steps in the order in which they were declared."""
+    prefix = "" if query.window is None else hidden.WINDOW
+    steps = (step for step in query.stateful if isinstance(step, Rolling | Window))
+    declared = [prefix + name for step in steps for name, _ in step.aggregates]
+    following = iter(declared)
+    return doorway.select(rows, [sql.name(next(following) if c in declared else c) for c in rows.columns])
 
 
 def _watched(rows: DataFrame, time: EventTime, control: Control) -> DataFrame:
@@ -201,7 +213,8 @@ def _dedupe(step: Dedupe) -> dict[str, Any]:
 
 
 def _rolling(step: Rolling) -> dict[str, Any]:
-    windows = [(name, a) for name, a in step.aggregates if not isinstance(a, Latest)]
+    # By name: state is laid out by this order, and that of the declaration may change.
+    windows = sorted(((name, a) for name, a in step.aggregates if not isinstance(a, Latest)), key=lambda pair: pair[0])
     longest = max((a.window_ms for _, a in windows), default=0)
     return {
         "kind": "rolling",
@@ -231,7 +244,7 @@ def _window(step: Window) -> dict[str, Any]:
             "timeZone": windowing.time_zone,
         },
         "trigger": step.trigger.spec(),
-        "aggregates": [name for name, _ in step.aggregates],
+        "aggregates": sorted(name for name, _ in step.aggregates),  # by name, as in `_rolling`
         "conditions": len(step.trigger.conditions()),
         "panes": step.panes.value,
         "latenessMs": step.allowed_lateness_ms,

@@ -34,7 +34,8 @@ object Kernel {
     val schema = StructType(df.schema.filterNot(_.name == eventTime))
     val rows = df.select(columns.toIndexedSeq.map(plain): _*)
     val keyColumns = strings(spec.get("key"))
-    val fused = new FusedSteps(rows, StructType(keyColumns.map(schema(_))), spec.get("stages").elements().asScala.toSeq, windowColumns)
+    val fused = new FusedSteps(
+      rows, StructType(keyColumns.map(schema(_))), spec.get("stages").elements().asScala.toSeq, windowColumns, spec.get("time").asText)
 
     // A window over the whole stream has one key.
     val key = keyBytes(if (keyColumns.isEmpty) Seq(F.lit(0)) else keyColumns.map(plain))
@@ -57,7 +58,7 @@ object Kernel {
       schema.fieldIndex(spec.get("partition").asText), schema.fieldIndex(spec.get("offset").asText), schema.fieldIndex(spec.get("timestamp").asText))
     val realtime = spec.get("realtime").asBoolean
     val operator = new KeyedOperator(
-      fused.stages, layout, fused.resultSchema, realtime, Option.when(!spec.get("claims").asBoolean)(spec.get("outOfOrderMs").asLong))
+      fused.stages, fused.timerSlots, layout, fused.resultSchema, realtime, Option.when(!spec.get("claims").asBoolean)(spec.get("outOfOrderMs").asLong))
     val outgoing = (if (realtime) incoming else incoming.mapPartitions(new Bundler(_))(IncomingRows))
       .groupBy("key").as[Array[Byte], Incoming](Encoders.BINARY, IncomingRows)
       .transformWithState(operator, TimeMode.EventTime(), OutputMode.Update())(OutgoingRows)
@@ -104,7 +105,7 @@ object Kernel {
 
 /** The stages of one operator, from their specs; each sees the same input row and owns a slice of the result. */
 private final class FusedSteps(
-    rows: DataFrame, keySchema: StructType, specs: Seq[JsonNode], windowColumns: java.util.Map[String, Column]) {
+    rows: DataFrame, keySchema: StructType, specs: Seq[JsonNode], windowColumns: java.util.Map[String, Column], time: String) {
   private val schema = rows.schema
   private var fields = Vector.empty[StructField]
 
@@ -119,6 +120,12 @@ private final class FusedSteps(
       case "window" => window(spec): Stage
     }
   }.toArray
+
+  /** Of each stage, the number that its timers carry: by name, for steps may change places, and a `where` between them come and go, while timers wait. */
+  val timerSlots: Array[Int] = {
+    val names = specs.flatMap(s => Option(s.get("name")).map(_.asText)).sorted
+    specs.map(s => Option(s.get("name")).fold(-1)(n => names.indexOf(n.asText))).toArray
+  }
 
   def resultSchema: StructType = StructType(fields)
 
@@ -165,9 +172,10 @@ private final class FusedSteps(
     val windows = spec.get("windows")
     if (windows.get("kind").asText == "sliding") {
       // Events are kept for as long as a window may need them: only the columns that the aggregates use.
-      val used = schema.fieldNames.toIndexedSeq.filter(aggregates.references)
+      // By name: their order in the schema may change while there is state.
+      val used = schema.fieldNames.toIndexedSeq.filter(aggregates.references).sorted
       val named = names.map(n => windowColumns.get(s"aggregate:$n").as(n))
-      val stored = if (used.isEmpty) schema.fieldNames.toIndexedSeq.take(1) else used
+      val stored = if (used.isEmpty) IndexedSeq(time) else used
       val reduced = AggregateColumns.of(rows.select(stored.map(Kernel.plain): _*), named)
       new Sliding(step(reduced, Everything), windows.get("sizeMs").asLong, schema, stored.map(schema.fieldIndex).toArray)
     } else {

@@ -28,7 +28,8 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - In real time Spark takes the expired timers right after the first row of a batch. What is to be done then waits in a backlog, so that rows
  *   are not kept waiting.
  */
-final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema: StructType, realtime: Boolean, outOfOrderMs: Option[Long])
+final class KeyedOperator(
+    stages: Array[Stage], timerSlots: Array[Int], layout: RowLayout, resultSchema: StructType, realtime: Boolean, outOfOrderMs: Option[Long])
     extends StatefulProcessor[Array[Byte], Incoming, Outgoing] {
 
   @transient private var event: Event = _
@@ -57,7 +58,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
     clock = if (stages.exists(_.usesClock)) Clock.open(getHandle) else null
     agenda = Agenda.open(getHandle)
     out = new Outgoings(clock)
-    stages.zipWithIndex.foreach { case (stage, i) => stage.open(getHandle, new Timers(getHandle, i, agenda)) }
+    stages.zip(timerSlots).foreach { case (stage, slot) => stage.open(getHandle, new Timers(getHandle, slot, agenda)) }
     backlog = new Backlog
     rowsCome = false
     comesBack = false
@@ -114,7 +115,7 @@ final class KeyedOperator(stages: Array[Stage], layout: RowLayout, resultSchema:
 
   private def attend(due: Due, watermark: Long): Unit = ForKey(due.key) {
     turnTo(due.key, watermark)
-    if (taggedTimers) expire(stages(Timers.stageOf(due.time)), watermark) else stages.foreach(expire(_, watermark))
+    if (taggedTimers) expire(stages(timerSlots.indexOf(Timers.slotOf(due.time))), watermark) else stages.foreach(expire(_, watermark))
   }
 
   private def expire(stage: Stage, watermark: Long): Unit = {

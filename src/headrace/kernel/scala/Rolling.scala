@@ -43,8 +43,9 @@ final class Rolling(
   private val retentionMs = (latest.map(_.withinMs) :+ windowMs).max
   /** Of events that no window needs any more, so many may still be asked for. */
   private val mostBack = latest.filter(_.withinMs > windowMs).map(_.back).maxOption.getOrElse(0)
+  // By name: the order of columns in a schema, and of aggregates in a step, may change while there is state.
   private val storedOrdinals =
-    (windows.map(_.ordinal).filter(_ >= 0) ++ latest.flatMap(_.ordinals)).distinct.sorted
+    (windows.map(_.ordinal).filter(_ >= 0) ++ latest.flatMap(_.ordinals)).distinct.sortBy(schema(_).name)
   private val specs = windows.flatMap(measuresOf).distinct
 
   @transient private var timers: Timers = _

@@ -69,12 +69,12 @@ trait Stage extends Serializable {
 
 /**
  * The timers of one stage. All stages of an operator share one agenda; a time is rounded up to the next multiple of `Timers.GridMs` milliseconds,
- * so that many keys share it, plus the stage's number, so that it tells whose it is and no other stage's state is read for it.
+ * so that many keys share it, plus the stage's slot, so that it tells whose it is and no other stage's state is read for it.
  */
-final class Timers(handle: StatefulProcessorHandle, stage: Int, agenda: Agenda) {
+final class Timers(handle: StatefulProcessorHandle, slot: Int, agenda: Agenda) {
   /** Registers a timer at or soon after the time; gives the time that was registered. */
   def register(time: Long): Long = {
-    val due = (Math.floorDiv(math.max(time, Timers.Earliest), Timers.GridMs) + 1) * Timers.GridMs + stage
+    val due = (Math.floorDiv(math.max(time, Timers.Earliest), Timers.GridMs) + 1) * Timers.GridMs + slot
     agenda.note(due)
     due
   }
@@ -92,5 +92,5 @@ object Timers {
   private val Earliest = 1L
   /** A multiple of it. What is cleared away a second later costs nothing; a time for each key costs a tenth of a replay. */
   private val GridMs = 64 * Slots
-  def stageOf(expiry: Long): Int = Math.floorMod(expiry, Slots).toInt
+  def slotOf(expiry: Long): Int = Math.floorMod(expiry, Slots).toInt
 }
