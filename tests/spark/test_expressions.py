@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.engine import lowering
 from headrace.errors import InvalidExpressionError, PipelineError, UnknownColumnError
 from headrace.testing import Driver
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 Declare = Callable[[hr.Stream], Any]
 MINUTE = hr.tumbling("1m")
 N = hr.last("1m").count()
+# Made while no SparkContext exists: a Column that is made in a session tells nothing of its columns.
+MAX_DATE = F.max("current_date")
 
 
 def refused(declare: Declare, spark: SparkSession, *, blind: bool = False) -> PipelineError:
@@ -44,9 +47,13 @@ def refused(declare: Declare, spark: SparkSession, *, blind: bool = False) -> Pi
         (lambda s: s.where(F.col("tags") > 5).write("o"), "where", "data type mismatch"),
         (lambda s: s.with_column("x", "nosuch(ms)").write("o"), "with_column", "nosuch"),
         (lambda s: s.select("user", x="sum(ms)").write("o"), "select", "GROUP BY"),
-        (lambda s: s.with_column("x", F.upper("tags")).key_by("user").rolling("r", n=N).write("o"), "with_column", ""),
+        (
+            lambda s: s.with_column("x", F.upper("tags")).key_by("user").rolling("r", n=N).write("o"),
+            "with_column",
+            "upper(tags)",
+        ),
         (lambda s: s.key_by("user").window("w", MINUTE, x="avg(tags)").write("o"), "step `w`", "data type mismatch"),
-        (lambda s: s.key_by("user").window("w", MINUTE, x="ms + 1").write("o"), "step `w`", ""),
+        (lambda s: s.key_by("user").window("w", MINUTE, x="ms + 1").write("o"), "step `w`", "GROUP BY"),
         (lambda s: s.key_by("user").window("w", MINUTE, x="sum(ms").write("o"), "step `w`", "Syntax error"),
     ],
 )
@@ -84,6 +91,33 @@ def test_a_column_that_is_not_there_after_an_apply(spark: SparkSession, declare:
     assert isinstance(problem, UnknownColumnError)
     assert "uses column `usr`, which is not there" in problem.what
     assert str(problem.fix).startswith("did you mean `user`? Columns here: user, ms, at, tags")
+
+
+def test_a_column_object_means_a_column_also_after_an_apply(spark: SparkSession) -> None:
+    problem = refused(lambda s: s.key_by("ms").window("w", MINUTE, x=MAX_DATE).write("o"), spark, blind=True)
+    assert isinstance(problem, UnknownColumnError)
+    assert problem.what == "step `w` uses column `current_date`, which is not there."
+
+
+def test_after_an_apply_its_rows_tell_whether_sql_text_means_a_column(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_state = []
+    lower = lowering.lower
+
+    def noting(*args: Any, **more: Any) -> lowering.Lowered:
+        lowered = lower(*args, **more)
+        in_state.append(lowered.state_types)
+        return lowered
+
+    monkeypatch.setattr(lowering, "lower", noting)
+    pipeline = hr.Pipeline("clicks")
+    clicks = pipeline.read("clicks", schema="user STRING, ms INT, at TIMESTAMP").event_time("at")
+    windows = clicks.apply(lambda rows: rows).key_by("ms").window("w", MINUTE, u="max(USER)", path="max(current_path)")
+    windows.write("o")
+    with Driver(pipeline, spark=spark):
+        pass
+    assert {"ms": "int", "USER": "string"} in in_state
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What may change between two runs on one checkpoint changes nothing in the results, nor in what becomes of the state."""
+"""What may change between two runs on one checkpoint changes no result, nor what becomes of the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from tests.system.wide_stream import START
 Topic = Callable[..., str]
 Step = Callable[[hr.Stream, bool], hr.Stream]
 
-COLUMNS = {"k": "STRING", "at": "TIMESTAMP", "text": "STRING", "b": "DOUBLE", "a": "BIGINT", "z": "STRING", "id": "STRING"}
+COLUMNS = {
+    "k": "STRING",
+    "at": "TIMESTAMP",
+    "text": "STRING",
+    "b": "DOUBLE",
+    "a": "BIGINT",
+    "z": "STRING",
+    "id": "STRING",
+}
 
 
 def ordered(named: dict[str, Any], changed: bool) -> dict[str, Any]:

@@ -277,3 +277,19 @@ def test_a_signal_ends_a_run_cleanly_at_any_moment(
         job.end()
     with (folder / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises unless it is free again
+
+
+def test_a_replay_that_is_stopped_is_not_done(broker: EmbeddedBroker, topic: Topic, tmp_path: Path) -> None:
+    source = topic("payments", partitions=1)
+    produce(broker.bootstrap, source, payments(*range(1000)))
+    words = ("run", ALERTS, "--mode", "replay", "--max-rate", "5", "--bootstrap", broker.bootstrap)
+    job = Headrace(tmp_path / "out", *words, "--checkpoint", str(tmp_path / "checkpoint"), TEST_SOURCE=source)
+    try:
+        job.until_told("running")
+        os.killpg(job.process.pid, signal.SIGINT)
+        assert job.process.wait(60) == 130, job.err
+        assert "stopped before the end of the log; run it again" in job.err
+        assert "Traceback" not in job.err
+        job.until_gone()
+    finally:
+        job.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import headrace as hr
 from headrace.engine.progress import Progress
 from headrace.engine.run import Run
 from headrace.engine.settings import Mode
-from headrace.errors import CheckpointMismatchError
+from headrace.errors import CheckpointMismatchError, QueryFailedError
 from tests.system.model import timestamp
 from tests.system.records import LogReader, Sent, produce
 from tests.system.running import Engine, Told, fresh
@@ -55,6 +56,29 @@ def test_a_batch_that_spark_repeats_is_not_written_twice(engine: Engine, topic: 
     batches = engine.replay(counting(name, source), tmp_path, max_rows=5)
     assert [(batch.batch, batch.input_rows) for batch in batches] == [(1, 5), (2, 5)], "the one and the new one"
     assert [record.row["count"] for record in engine.read(f"{name}-out")] == list(range(1, 16))
+
+
+def test_a_checkpoint_that_has_gone_back_is_refused_and_loses_nothing(
+    engine: Engine, topic: Topic, tmp_path: Path
+) -> None:
+    """Its next batch has the number of one that was written, but other input: to skip it would lose records."""
+    name, source = fresh("restored"), topic("restored", partitions=1)
+    folder, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    produce(engine.bootstrap, source, events(0, 5))
+    engine.replay(counting(name, source), folder)
+    shutil.copytree(folder, copy)
+    for first in (5, 7):
+        produce(engine.bootstrap, source, events(first, first + 2))
+        engine.replay(counting(name, source), folder)
+    shutil.rmtree(folder)
+    copy.rename(folder)
+    produce(engine.bootstrap, source, events(9, 12))
+    with pytest.raises(QueryFailedError, match="the checkpoint is older than what this pipeline has written") as caught:
+        engine.replay(counting(name, source), folder)
+    assert "It goes on at batch 1, and batches up to 2 are in the output topics" in str(caught.value.why)
+    assert len(engine.read(f"{name}-out")) == 9
+    engine.replay(counting(name, source), tmp_path / "anew")
+    assert len({record.source for record in engine.read(f"{name}-out")}) == 12
 
 
 def test_nothing_is_lost_when_real_time_comes_between_a_crash_and_the_repetition(

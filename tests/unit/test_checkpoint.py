@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.checkpoint import Checkpoint, default_checkpoint
@@ -17,6 +19,9 @@ from headrace.errors import AlreadyRunningError, CheckpointMismatchError
 
 SCHEMA = "id STRING, k STRING, at TIMESTAMP, x BIGINT, y DOUBLE, z STRING"
 Build = Callable[[hr.Stream], hr.Stream]
+
+# Made while no SparkContext exists, whatever other tests start later.
+MAX_USER = F.max("user")
 
 
 def default(stream: hr.Stream) -> hr.Stream:
@@ -163,6 +168,64 @@ def test_a_checkpoint_of_before_such_columns_were_noted_is_taken_and_notes_them(
     reopen(written_in_sql, in_sql)
     with pytest.raises(CheckpointMismatchError):
         reopen(written_in_sql, in_sql, schema=SCHEMA.replace("x BIGINT", "x INT"))
+
+
+@pytest.mark.parametrize("note", ["queries", "types"])
+def test_a_column_that_another_version_found_in_the_same_text_does_not_count(written_in_sql: Path, note: str) -> None:
+    """What is found in SQL text depends on the version of its parser."""
+    (query,) = queries(in_sql)
+    types = {"k": "string", "x": "bigint", "z": "string"}
+    checkpoint = open_(written_in_sql, query)
+    checkpoint.check_types(query, types)
+    checkpoint.close()
+    file = written_in_sql / "headrace.json"
+    identity = json.loads(file.read_text())
+    (shape,) = identity[note].values()
+    shape.get("columns", shape)["y"] = "double"
+    file.write_text(json.dumps(identity))
+    again = open_(written_in_sql, query)
+    again.check_types(query, types)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        again.check_types(query, {**types, "x": "int"})
+    again.close()
+    assert 'columns.x: "bigint" in the checkpoint, "int" now' in str(caught.value.why)
+
+
+@pytest.mark.parametrize("text", ["sum(x + length(id))", "sum(x)"])
+def test_another_column_in_the_text_is_another_shape(written_in_sql: Path, text: str) -> None:
+    with pytest.raises(CheckpointMismatchError) as caught:
+        reopen(written_in_sql, lambda s: s.window("activity", hr.tumbling("1m"), total=text))
+    assert "steps.activity.aggregates.total" in str(caught.value.why)
+
+
+WITH_USER = SCHEMA + ", user STRING"
+
+
+@pytest.mark.parametrize("value", [MAX_USER, "max(user)"], ids=["Column", "SQL"])
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_column_that_is_called_as_a_function_is_one_of_the_state(tmp_path: Path, value: Any, applied: bool) -> None:
+    def build(stream: hr.Stream) -> hr.Stream:
+        # What an `.apply` gives is not known before it runs.
+        rows = stream.apply(lambda rows: rows) if applied else stream
+        return rows.window("activity", hr.tumbling("1m"), u=value)
+
+    open_(tmp_path, *queries(build, schema=WITH_USER)).close()
+    begin(tmp_path)
+    reopen(tmp_path, build, schema=WITH_USER)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        reopen(tmp_path, build, schema=WITH_USER.replace("user STRING", "user INT"))
+    assert 'columns.user: "string" in the checkpoint, "int" now' in str(caught.value.why)
+
+
+def test_the_same_text_is_another_shape_where_it_no_longer_means_a_column(tmp_path: Path) -> None:
+    def build(stream: hr.Stream) -> hr.Stream:
+        return stream.window("activity", hr.tumbling("1m"), u="max(user)")
+
+    open_(tmp_path, *queries(build, schema=WITH_USER)).close()
+    begin(tmp_path)
+    with pytest.raises(CheckpointMismatchError) as caught:
+        reopen(tmp_path, build)
+    assert 'columns.user: "string" in the checkpoint, null now' in str(caught.value.why)
 
 
 def test_another_key_is_refused(written: Path) -> None:

@@ -27,6 +27,8 @@ MIXED_CASE = (F.col("AMOUNT") > 5) & (F.col("Place.City") == "Oslo") & (F.col("t
 WRONG_FIELD = F.col("place.ctiy") == "Oslo"
 LAMBDA = F.exists(F.map_keys("tags"), lambda key: key == F.col("card"))
 SQL = F.expr("what_ever > 5")
+USER = F.col("user") == "a"
+MAX_USER = F.max("user")
 COUNT = F.col("n") > 5
 SPEED = hr.speed_kmh("here") > 500
 SPEED_BY_SENT = hr.speed_kmh("here", time="sent") > 500
@@ -219,6 +221,28 @@ def test_what_spark_takes_for_a_function_is_no_unknown_column(declared: Declared
     declared.passes(declared.read.where("occurred_at < current_timestamp AND date(occurred_at) = CURRENT_DATE"))
 
 
+def test_a_column_object_never_means_a_function(declared: Declared) -> None:
+    """To Spark `F.col("user")` is the name of the user who runs the job, if there is no such column."""
+    found = declared.problems(
+        declared.read.select("card_id", users="1").where(USER),
+        declared.keyed.window("w", hr.tumbling("1m"), u=MAX_USER),
+        declared.keyed.window("v", hr.tumbling("1m"), trigger=hr.repeat(hr.when(USER)), n="count(*)"),
+    )
+    assert [(type(problem), problem.what) for problem in found] == [
+        (UnknownColumnError, ".where(...) uses column `user`, which is not there."),
+        (UnknownColumnError, "step `w` uses column `user`, which is not there."),
+        (UnknownColumnError, "step `v`: hr.when(...) uses column `user`, which its windows do not have."),
+    ]
+    assert found[0].fix == "did you mean `users`? Columns here: card_id, users"
+
+
+def test_a_select_does_not_see_what_it_makes(declared: Declared) -> None:
+    problem = declared.problem(declared.read.select(double="amount * 2", twice="DOUBLE * 2"))
+    assert problem.what == ".select(...) uses column `DOUBLE`, which is not there."
+    assert problem.why == "A select sees only the columns that come into it, not those that it makes."
+    assert problem.fix == 'make it before: .with_column("DOUBLE", ...).'
+
+
 def test_a_late_stream_has_no_results_of_the_step(declared: Declared) -> None:
     activity = declared.keyed.rolling("r", n=count())
     assert isinstance(declared.problem(activity.late.where(COUNT)), UnknownColumnError)
@@ -368,6 +392,56 @@ def test_a_constant_is_given_as_a_literal(declared: Declared) -> None:
 )
 def test_values_that_are_not_what_a_step_takes(declared: Declared, use: Any) -> None:
     assert type(declared.problem(use(declared))) is PipelineError
+
+
+@pytest.mark.parametrize("function", ["sum", "avg", "min", "max", "stddev", "approx_count_distinct"])
+@pytest.mark.parametrize("column", [None, "", " "])
+def test_an_aggregate_but_a_count_needs_a_column(declared: Declared, function: str, column: Any) -> None:
+    problem = declared.problem(declared.keyed.rolling("r", x=getattr(hr.last("1m"), function)(column)))
+    assert problem.what == f"an aggregate takes the name of a column, not {column!r}."
+
+
+def test_a_count_of_rows_names_no_column(declared: Declared) -> None:
+    problem = declared.problem(declared.keyed.rolling("r", n=hr.last("1m").count("*")))
+    assert problem.fix == "leave it out: .count()."
+
+
+@pytest.mark.parametrize("column", ["", None, ["lat"]])
+def test_latest_takes_names_one_by_one(declared: Declared, column: Any) -> None:
+    problem = declared.problem(declared.keyed.rolling("r", n=count(), x=hr.latest("lat", column)))
+    assert problem.what == f"latest() takes names of columns, not {column!r}."
+    assert str(problem.fix).startswith('pass each by itself, like hr.latest("lat", "lon")')
+
+
+def test_latest_names_a_column_once_and_what_follows_is_checked_all_the_same(declared: Declared) -> None:
+    activity = declared.keyed.rolling("r", n=count(), x=hr.latest("amount", "lat", "Amount"))
+    found = declared.problems(activity.where("x.amount > x.lat AND x.lon > 1"))
+    assert [problem.what for problem in found] == [
+        "latest('amount', 'lat', 'Amount') names a column twice.",
+        ".where(...) uses `x.lon`, but `x` has no field `lon`.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("use", "what"),
+    [
+        (lambda d: d.read.key_by("card_id", "card_id"), ".key_by(...)"),
+        (lambda d: d.read.apply(lambda df: df).key_by("CARD_ID", "card_id"), ".key_by(...)"),
+        (lambda d: d.timed.dedupe("card_id", "Card_id"), "step `dedupe-card_id-Card_id`"),
+    ],
+)
+def test_a_key_names_a_column_once(declared: Declared, use: Any, what: str) -> None:
+    problem = declared.problem(use(declared))
+    assert (problem.what, problem.fix) == (f"{what} names column `card_id` twice.", "name each column once.")
+
+
+def test_so_does_the_key_of_an_output(declared: Declared) -> None:
+    declared.read.write("out", key=["card_id", "Card_Id"])
+    declared.read.write(hr.sinks.postgres("postgresql://localhost/shop", table="t", key=("lat", "lat")))
+    assert [problem.what for problem in declared.problems()] == [
+        ".write(...) names column `card_id` twice.",
+        ".write(...) names column `lat` twice.",
+    ]
 
 
 @pytest.mark.parametrize("back", [-1, 1001, 1.5, True, "1"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pytest
@@ -90,6 +92,11 @@ PLAIN, NESTED, COMPUTED, LITERAL = F.col("card_id"), F.col("here.lat"), F.col("a
 SUM = F.col("a") > 5
 STAR, DISTINCT = F.count("*"), F.count_distinct("a")
 RATIO = F.count("*") / 2
+LONG_TEXT = " OR ".join(f"ms = {i}" for i in range(1_000))
+LONG = [F.expr(LONG_TEXT), reduce(or_, [F.col("ms") == i for i in range(1_000)])]
+DEEP = reduce(lambda column, field: column[field], ["y"] * 1_000, F.col("x"))
+MEANT = [F.col("user") == "a", F.upper("current_date"), F.col("s") + F.expr("1"), F.col("s")["user"]]
+MAYBE_FUNCTIONS = ["user = 'a'", F.expr("user = 'a'"), F.upper(F.expr("User"))]
 
 
 def test_references_are_paths_with_the_function_they_are_handed_to() -> None:
@@ -98,6 +105,20 @@ def test_references_are_paths_with_the_function_they_are_handed_to() -> None:
         Reference(("here", "lon"), "radians"),
         Reference(("a.b", "c", "d"), "+"),
     )
+
+
+def test_a_name_may_be_a_function_in_sql_text_and_is_a_column_in_a_column() -> None:
+    assert [[r.may_be_function for r in references(value) or ()] for value in MEANT] == [[False]] * 4
+    assert [[r.may_be_function for r in references(value) or ()] for value in MAYBE_FUNCTIONS] == [[True]] * 3
+    assert references("user.name = amount") == (
+        Reference(("user", "name"), in_sql=True),
+        Reference(("amount",), in_sql=True),
+    )
+
+
+def test_a_long_chain_is_read() -> None:
+    assert [list(map(str, references(value) or ())) for value in (LONG_TEXT, *LONG)] == [["ms"]] * 3
+    assert references(DEEP) == (Reference(("x", *["y"] * 1_000)),)
 
 
 def test_a_column_that_is_just_a_name_can_stand_for_it() -> None:

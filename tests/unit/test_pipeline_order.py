@@ -274,7 +274,7 @@ def test_topics_may_be_chained_and_shared_by_streams() -> None:
 # Names
 
 
-@pytest.mark.parametrize("name", ["", "card fraud", "a/b", "é", ".", "..", "x" * 101, 5, None])
+@pytest.mark.parametrize("name", ["", "card fraud", "a/b", "é", ".", "..", "x" * 101, 5, None, ["a"], {}])
 def test_names_that_can_be_neither_topic_nor_folder(name: Any) -> None:
     declared = Declared(name)
     found = declared.problems(declared.keyed.rolling(name, n=count()))
@@ -284,7 +284,7 @@ def test_names_that_can_be_neither_topic_nor_folder(name: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("topic", ["", "a b", "a/b", ".", "..", "x" * 250, None])
+@pytest.mark.parametrize("topic", ["", "a b", "a/b", ".", "..", "x" * 250, None, ["a", "b"], {}])
 def test_topic_names_that_kafka_refuses(topic: Any) -> None:
     pipeline = hr.Pipeline("p")
     pipeline.read(topic, schema="a INT").write("out")

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.plan import Branch, QueryPlan, Route, plan_queries
-from headrace.errors import InvalidPipelineError, UnsupportedStepError
+from headrace.errors import InvalidPipelineError, UnknownColumnError, UnsupportedStepError
 from headrace.pipeline.nodes import Apply, EventTime, KeyBy, Select, Where, WithColumn
-from tests.unit.declared import Declared, count
+from tests.unit.declared import Declared, count, here
 
 
 def declared() -> Declared:
@@ -280,11 +280,48 @@ def test_a_step_between_fused_steps_that_would_change_their_meaning_is_refused(
     build: Callable[[hr.Stream], hr.Stream], what: str
 ) -> None:
     d = declared()
-    build(d.keyed).rolling("last", m=count()).write("all")
-    with pytest.raises(UnsupportedStepError, match=re.escape(what)) as caught:
+    problem = d.problem(build(d.keyed).rolling("last", m=count()))
+    assert isinstance(problem, UnsupportedStepError)
+    assert what in problem.what
+    with pytest.raises(InvalidPipelineError, match=re.escape(what)):
         plan_queries(d.pipeline)
-    assert "tests/unit/test_plan.py" in str(caught.value.location)
-    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (lambda s: s.window("w", hr.tumbling("1m"), n="count(*)").rolling("r", m=count()), "step `r` after the window"),
+        (lambda s: s.rolling("r", m=count()).window("w", hr.tumbling("1m"), n="count(*)"), "the window `w` after a"),
+    ],
+    ids=["before", "after"],
+)
+def test_a_window_shares_its_operator_with_no_rolling_step(build: Callable[[hr.Stream], hr.Stream], what: str) -> None:
+    d = declared()
+    assert what in d.problem(build(d.keyed)).what
+
+
+def test_mistakes_between_fused_steps_are_told_with_all_others_whether_written_or_not() -> None:
+    d = declared()
+    first = d.keyed.rolling("first", n=count(), total=hr.last("1m").sum("amount"))
+    start = here()
+    shared = first.where("n > 1")
+    d.read.where("amuont > 0").write("out")
+    one, two = shared.rolling("one", a=count()), shared.rolling("two", b=count())
+    first.rolling("sums", again=hr.last("1m").sum("total")).late.write("late")
+    assert two is not None
+    found = d.problems(one)
+    assert [(type(p), p.location.line - start) for p in found if p.location is not None] == [
+        (UnsupportedStepError, 1),
+        (UnknownColumnError, 2),
+        (UnsupportedStepError, 4),
+    ]
+    assert found[2].what == "step `sums` uses `total`, a result of the step before: not supported yet."
+
+
+def test_what_follows_the_last_step_with_state_may_use_its_results() -> None:
+    d = declared()
+    activity = d.timed.dedupe("txn_id").key_by("card_id").rolling("activity", n=count())
+    d.passes(activity.where("n > 1").with_column("txn_id", "n"), activity.late.where("amount > 1").select("amount"))
 
 
 def test_a_wrong_pipeline_is_not_planned() -> None:

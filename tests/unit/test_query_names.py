@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace.engine.plan import plan_queries
 from headrace.engine.sink_plan import plan_sinks
-from headrace.errors import DuplicateStepError
+from headrace.errors import DuplicateStepError, InvalidPipelineError, PipelineError
 from tests.unit.declared import Declared, count
 
 DECLARATION = """
@@ -35,6 +35,13 @@ def declared(text: str) -> hr.Pipeline:
     pipeline = found["pipeline"]
     assert isinstance(pipeline, hr.Pipeline)
     return pipeline
+
+
+def clashes(pipeline: hr.Pipeline) -> tuple[PipelineError, ...]:
+    with pytest.raises(InvalidPipelineError) as caught:
+        plan_queries(pipeline)
+    assert all(isinstance(problem, DuplicateStepError) for problem in caught.value.problems)
+    return caught.value.problems
 
 
 def test_a_comment_more_renames_no_query() -> None:
@@ -101,11 +108,11 @@ def test_a_step_that_is_called_as_a_topic_is_refused() -> None:
         rows = pipeline.read(topic, schema="k STRING, at TIMESTAMP")
         rows.write(f"{topic}-out")
     rows.event_time("at").key_by("k").rolling("a", n=count()).write("counted")
-    with pytest.raises(DuplicateStepError, match="two queries would be called `job-a`") as caught:
-        plan_queries(pipeline)
-    assert str(caught.value.why).count("test_query_names.py:") == 2
-    assert "test_query_names.py" in str(caught.value.location)
-    assert "another" in str(caught.value.fix)
+    (problem,) = clashes(pipeline)
+    assert problem.what == "two queries would be called `job-a`."
+    assert str(problem.why).count("test_query_names.py:") == 2
+    assert "test_query_names.py" in str(problem.location)
+    assert "another" in str(problem.fix)
 
 
 def test_a_step_that_is_called_as_the_query_of_a_sink_is_refused() -> None:
@@ -113,5 +120,17 @@ def test_a_step_that_is_called_as_the_query_of_a_sink_is_refused() -> None:
     d.keyed.rolling("to-console", n=count()).write("counted")
     d.read.write(hr.sinks.console())
     assert [plan.name for plan in plan_sinks(d.pipeline)] == ["job-to-console"]
-    with pytest.raises(DuplicateStepError, match="two queries would be called `job-to-console`"):
-        plan_queries(d.pipeline)
+    (problem,) = clashes(d.pipeline)
+    assert problem.what == "two queries would be called `job-to-console`."
+
+
+def test_all_queries_of_one_name_are_told_at_once() -> None:
+    pipeline = hr.Pipeline("job")
+    for topic in ("a", "b"):
+        rows = pipeline.read(topic, schema="k STRING, at TIMESTAMP")
+        rows.write(f"{topic}-out")
+        rows.event_time("at").key_by("k").rolling(topic, n=count()).write(f"{topic}-counted")
+    assert [problem.what for problem in clashes(pipeline)] == [
+        "two queries would be called `job-a`.",
+        "two queries would be called `job-b`.",
+    ]

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -287,6 +287,58 @@ class Dangling:
 def test_a_dataclass_that_is_no_schema_is_refused(record: type, message: str) -> None:
     with pytest.raises(InvalidSchemaError, match=message):
         as_schema(record)
+
+
+def annotated(name: str, bases: tuple[type, ...] = (), /, **fields: Any) -> type:
+    """A dataclass of this module with these annotations."""
+    return make_dataclass(name, fields.items(), bases=bases, namespace={"__module__": __name__})
+
+
+TIMED = annotated("Timed", day=date, at="datetime.datetime")  # after `from datetime import datetime`
+HALF = annotated("Half", name="str |")
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "why"),
+    [
+        (TIMED, "Timed.at", "AttributeError: type object 'datetime.datetime' has no attribute 'datetime'"),
+        (HALF, "Half.name", "SyntaxError: "),
+        (annotated("Quoted", name="'a' | None"), "Quoted.name", "TypeError: unsupported operand"),
+        (annotated("Nested", inner=HALF), "Half.name", "SyntaxError: "),
+        (annotated("Inherited", (HALF,), more=int), "Inherited.name", "SyntaxError: "),
+    ],
+)
+def test_an_annotation_that_does_not_run_is_quoted_with_its_field(record: type, field: str, why: str) -> None:
+    with pytest.raises(InvalidSchemaError) as caught:
+        as_schema(record)
+    assert caught.value.what == f"the type of field `{field}` can't be read."
+    assert str(caught.value.why).startswith(why)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("value", [[str], "[str]", {}])
+def test_an_annotation_that_is_no_type_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidSchemaError, match=r"field `Odd\.tags` has the type"):
+        as_schema(annotated("Odd", tags=value))
+
+
+@dataclass
+class Seeded:
+    id: str
+    seed: InitVar[int]
+
+
+def test_a_field_that_rows_would_not_have_is_refused() -> None:
+    with pytest.raises(InvalidSchemaError, match=r"field `Seeded\.seed` is an InitVar") as caught:
+        as_schema(Seeded)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("text", ["STRUCT<a: INT>", "id INT, struct<a: INT>", "Array<INT>", "p STRUCT<MAP<INT, INT>>"])
+def test_a_type_where_a_column_should_stand(text: str) -> None:
+    with pytest.raises(InvalidSchemaError, match="is a type where a column should stand") as caught:
+        as_schema(text)
+    assert caught.value.why == "A schema is a list of columns, each a name and a type."
 
 
 @pytest.mark.parametrize("value", [None, 5, int, Place(1.0, 2.0), ["a INT"]])

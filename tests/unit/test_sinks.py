@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import headrace as hr
@@ -125,6 +127,13 @@ def test_two_sinks_of_one_name_would_share_a_checkpoint() -> None:
     stream.write(hr.sinks.postgres(DATABASE, "clicks"))
     stream.write(hr.sinks.postgres(DATABASE, "clicks"))
     assert "2 sinks are called `postgres-clicks`" in problems(pipeline)
+
+
+def test_a_name_of_a_sink_is_text() -> None:
+    pipeline, stream = clicks()
+    name: Any = ["clicks"]
+    stream.write(hr.sinks.files("lake/clicks", name=name))
+    assert "sink name ['clicks'] can't be used." in problems(pipeline)
 
 
 def test_explain_says_what_holds_why_and_what_would_break_it() -> None:

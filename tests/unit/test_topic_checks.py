@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
+from headrace.contracts import records as schemas
+from headrace.engine import publishing as progress
 from headrace.errors import InvalidPipelineError, PipelineError
+from headrace.ops import alarming as alarms
+from headrace.pipeline.topic_checks import TAKEN
 from tests.unit.declared import Declared, count, here
 
 OWN = ["card-fraud.dead-letters", "card-fraud.late", "card-fraud.quarantined"]
@@ -71,6 +75,20 @@ def test_what_goes_astray_in_one_pipeline_is_read_in_another() -> None:
     pipeline = hr.Pipeline("letters")
     pipeline.read("card-fraud.dead-letters", schema="card_id STRING").write("letters-read")
     pipeline.check()
+
+
+@pytest.mark.parametrize("topic", [*TAKEN, progress.TOPIC, alarms.TOPIC, schemas.TOPIC])
+def test_no_results_go_where_other_programs_keep_what_they_know(topic: str) -> None:
+    declared = Declared()
+    declared.read.write(topic)
+    problem = declared.problem()
+    assert problem.what.startswith(f'.write("{topic}") writes to a topic of ')
+    assert problem.fix == "write to another topic."
+
+
+def test_but_what_a_run_tells_of_itself_may_be_read() -> None:
+    declared = Declared()
+    declared.passes(declared.pipeline.read(progress.TOPIC, schema="pipeline STRING"))
 
 
 def test_all_of_it_is_said_at_once() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.loading import function_of
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.cli.topics import BootstrapOption
 from headrace.errors import InvalidDurationError
@@ -125,11 +126,9 @@ def replay(
     output: OutputOption = Format.TEXT,
 ) -> None:
     """Send letters back to the topic that they came from. Each is sent once, whatever happens on the way."""
-    from headrace.engine.load import load_function
-
+    repair = None if fix is None else function_of(fix)
     letters = DeadLetters(bootstrap or default_bootstrap(), topic)
     wanted = _filter(reason, since, until, positions, None if again else State.OPEN)
-    repair = None if fix is None else load_function(fix)
     if dry_run:
         _would(output, letters, wanted, limit, "replay")
         return

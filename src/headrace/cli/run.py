@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.durations import milliseconds
+from headrace.cli.loading import pipeline_of
 from headrace.cli.output import Format, Output, OutputOption
 from headrace.engine.settings import Mode, RunSettings
 from headrace.errors import BrokerUnavailableError
 from headrace.log.broker import default_bootstrap
-from headrace.pipeline.durations import format_duration, parse_duration
+from headrace.pipeline.durations import format_duration
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress, Record
@@ -69,10 +71,18 @@ def run(
     output: OutputOption = Format.TEXT,
 ) -> None:
     """Run a pipeline until Ctrl-C (or, with --mode replay, to the end of what is in the log)."""
-    from headrace.engine.load import load_pipeline
     from headrace.engine.progress import to_file
     from headrace.engine.run import Run
 
+    settings = RunSettings(
+        batch_interval_ms=milliseconds(batch_interval, "--batch-interval", zero=True),
+        checkpoint_interval_ms=checkpoint_interval * 1000,
+        state_partitions=state_partitions,
+        max_rows_per_batch=max_rows,
+        max_rate=max_rate,
+        latency_target_ms=None if latency_target is None else milliseconds(latency_target, "--latency-target"),
+        retry_for_ms=milliseconds(retry_for, "--retry-for", zero=True),
+    )
     out = Output.of(output)
     save = to_file(progress_file) if progress_file is not None else None
 
@@ -81,16 +91,7 @@ def run(
             save(record)
         out.record(asdict(record), _line(record))
 
-    pipeline = load_pipeline(target)
-    settings = RunSettings(
-        batch_interval_ms=parse_duration(batch_interval, zero=True),
-        checkpoint_interval_ms=checkpoint_interval * 1000,
-        state_partitions=state_partitions,
-        max_rows_per_batch=max_rows,
-        max_rate=max_rate,
-        latency_target_ms=None if latency_target is None else parse_duration(latency_target),
-        retry_for_ms=parse_duration(retry_for, zero=True),
-    )
+    pipeline = pipeline_of(target)
     job = Run(
         pipeline,
         bootstrap=bootstrap or _embedded(pipeline),
@@ -116,7 +117,10 @@ def _embedded(pipeline: Pipeline) -> str:
 
 
 def _run(job: Run) -> None:
-    """Until it ends or a signal asks for the end; a second signal does not wait."""
+    """Until it ends or a signal asks for the end; a second signal does not wait.
+
+    A replay that was stopped is not done: whoever started it can tell by the exit code.
+    """
 
     def ask(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -135,6 +139,8 @@ def _run(job: Run) -> None:
         job.close()
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    if job.mode is Mode.REPLAY and not job.has_ended:
+        raise typer.Exit(130)
 
 
 def _line(record: Record) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
+from headrace.cli.durations import milliseconds
 from headrace.cli.output import Format, Output, OutputOption
 
 app = typer.Typer(no_args_is_help=True, help="The Delta tables that streams land in.")
@@ -51,6 +53,7 @@ def vacuum_table(
     """Remove files that no version needs, and those that failed attempts left behind."""
     from headrace.sinks.delta_tables import vacuum
 
-    gone = vacuum(path, older_than, dry_run=dry_run)
+    keep = timedelta(milliseconds=milliseconds(older_than, "--older-than", zero=True))
+    gone = vacuum(path, keep, dry_run=dry_run)
     text = f"{len(gone)} files {'would be' if dry_run else 'were'} removed"
     Output.of(output).record({"path": path, "dry_run": dry_run, "files": gone}, text)

@@ -39,6 +39,15 @@ def unknown_column(step: Node, name: str, columns: Sequence[str]) -> UnknownColu
     return UnknownColumnError(what, fix=suggestion(name, columns, "Columns here"), location=step.location)
 
 
+def spelled(name: str, columns: Iterable[str]) -> str | None:
+    """The column of that name, in any case, as its rows write it.
+
+    >>> spelled("Card", ["card", "amount"])
+    'card'
+    """
+    return next((column for column in columns if column.lower() == name.lower()), None)
+
+
 def check_condition(step: Where, type: DataType) -> None:
     """Refuse a condition that is not true or false: Spark would complain of the expressions that are made with it."""
     if not isinstance(type, BooleanType | NullType):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.errors import QueryFailedError
+from headrace.errors import PipelineError, QueryFailedError
 
 _HANGING = "HangingTransaction:"
 _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] = (
@@ -52,6 +53,16 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], tuple[str, str, str]]], ...] 
         ),
     ),
     (
+        r"StaleCheckpoint: batch (?P<batch>\d+) .* up to batch (?P<last>\d+)",
+        lambda m: (
+            "the checkpoint is older than what this pipeline has written with it.",
+            f"It goes on at batch {m['batch']}, and batches up to {m['last']} are in the output topics already.\n"
+            "They need not have had the same input: it would be wrong to skip them, and to write them again.",
+            "bring back the newest state of the checkpoint; or start anew from the log with another --checkpoint DIR,\n"
+            "which writes all results again.",
+        ),
+    ),
+    (
         r"TimeoutException|Connection to node .* could not be|DisconnectException|Failed to construct kafka",
         lambda m: (
             "the broker no longer answers.",
@@ -83,6 +94,27 @@ _PASSING = (
 def may_pass(problem: BaseException) -> bool:
     """Whether what Spark threw may be gone at the next attempt: a broker that is away, a transaction that timed out."""
     return _HANGING not in str(problem) and re.search(_PASSING, str(problem)) is not None
+
+
+@contextmanager
+def explained(pipeline: str, log_file: Path, tell: Callable[[str], None], ends: Callable[[], bool]) -> Iterator[None]:
+    """Inside, what Spark throws becomes an error in Headrace's words, and whoever watches is told of it.
+
+    Nothing is wrong where Spark's JVM ends because it was asked to.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PipelineError as problem:
+        tell(problem.what)
+        raise problem.in_pipeline(pipeline) from problem.__cause__
+    except (PySparkException, Py4JError) as problem:
+        if ends():
+            return
+        tell(str(problem))
+        raise explain_failure(problem, pipeline, log_file) from problem
 
 
 def explain_failure(problem: BaseException, pipeline: str, log_file: Path) -> QueryFailedError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -69,6 +70,12 @@ def load_function(target: str) -> Callable[..., Any]:
 def _import(name: str, target: str) -> ModuleType:
     if name.endswith(".py"):
         return _import_file(Path(name))
+    if not name or name.startswith("."):
+        raise PipelineNotFoundError(
+            f"`{target}` names no module.",
+            why="There is no package here that a name could be relative to." if name else None,
+            fix="write it as package.module:pipeline or path/to/file.py:pipeline.",
+        )
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
@@ -85,14 +92,40 @@ def _import(name: str, target: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     from pyspark.cloudpickle import register_pickle_by_value
 
-    if not path.exists():
+    if not path.is_file():
         raise PipelineNotFoundError(f"there is no file {path}.", fix="check the path; it is relative to this folder.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    whole = path.resolve()
+    if str(whole.parent) not in sys.path:
+        # As `python path/to/file.py` finds what lies beside the file; but last, so that it hides nothing.
+        sys.path.append(str(whole.parent))
+    # A name that no import can ask for: `json.py` must not become everybody's `json`.
+    name = f"{path.stem.replace('.', '_')}-{hashlib.sha256(str(whole).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    # Workers of Python functions do not find a module that lies anywhere: its functions travel whole.
-    register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    # Workers of Python functions do not find modules that lie anywhere: their functions travel whole.
+    for each in (module, *_beside(whole.parent)):
+        register_pickle_by_value(each)  # type: ignore[no-untyped-call]
     return module
+
+
+def _beside(folder: Path) -> list[ModuleType]:
+    """The modules and packages that were imported from a folder, unless workers find them there: they run in ours."""
+    if folder == Path.cwd().resolve():
+        return []
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or "." in name:
+            continue
+        place = Path(file)
+        if folder == (place.parent.parent if place.name == "__init__.py" else place.parent):
+            found.append(module)
+    return found

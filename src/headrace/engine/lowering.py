@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from headrace.engine import attempts, hidden, sql
+from headrace.engine.apply import PythonWork, applied_function
 from headrace.engine.control import Control
 from headrace.engine.expressions import check_condition, expressions_of, unknown_column
 from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, to_records
@@ -51,6 +52,8 @@ class Lowered:
     state_types: dict[str, str]
     outputs: dict[str, StructType]
     """By topic, the columns of what is written to it."""
+    python: PythonWork | None = None
+    """What of it Spark hands to Python workers."""
 
 
 def lower(
@@ -76,7 +79,13 @@ def lower(
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     made, outputs = to_records(rows, query, visible, contracts)
-    return Lowered(made, state_types, outputs)
+    return Lowered(made, state_types, outputs, _python_work(made, query))
+
+
+def _python_work(records: DataFrame, query: QueryPlan) -> PythonWork | None:
+    step = next((step for step in query.before if isinstance(step, Apply)), None)
+    found = None if step is None else doorway.python_work(records)
+    return None if step is None or found is None else PythonWork(found, step)
 
 
 def lower_rows(
@@ -139,7 +148,7 @@ def _state_types(rows: DataFrame, query: QueryPlan) -> dict[str, str]:
         for user, name in ((user, name) for user, names in used.items() for name in names):
             if name not in types and not (isinstance(user, Window) and name.lower() in folded):
                 raise unknown_column(user, name, list(types))
-        in_state |= used[step]
+        in_state.update(used[step])
     return {name: folded[name.lower()] for name in sorted(in_state)}
 
 
@@ -303,8 +312,8 @@ def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
     own = [c for c in rows.columns if c not in carried]
     data = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
     given = data.select(*map(sql.name, own), F.struct(*carried).alias(hidden.META))
-    result: DataFrame = step.function(given)
-    if hidden.META not in getattr(result, "columns", ()):
+    result = applied_function(step, given)
+    if hidden.META not in result.columns:
         raise UnsupportedStepError(
             f"the function given to .apply(...) dropped the column `{hidden.META}`.",
             why="It carries each row's position in the log and its event time; without it results have no identity.",

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from headrace.engine import attempts, hidden, sql
-from headrace.engine.expressions import check_condition, expressions_of, unknown_column
+from headrace.engine.expressions import check_condition, expressions_of, spelled, unknown_column
 from headrace.engine.plan import Branch, QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import KeyBy, Node, Select, Where, WithColumn
@@ -40,6 +40,18 @@ class _Scope:
 
     columns: dict[str, sql.Path]
     keep: sql.Path | None
+
+    def find(self, name: str) -> sql.Path | None:
+        """Where a column is, whose name may be in any case."""
+        found = spelled(name, self.columns)
+        return None if found is None else self.columns[found]
+
+    def place(self, step: Node, name: str) -> sql.Path:
+        """Where a column is that a step names. After an `.apply` it shows only here whether it is there."""
+        found = self.find(name)
+        if found is None:
+            raise unknown_column(step, name, list(self.columns))
+        return found
 
 
 class _WideRow:
@@ -72,8 +84,7 @@ class _WideRow:
             scope = self._scopes[step]
         if branch.write is not None:
             for name in branch.write.key or ():
-                if name not in scope.columns:
-                    raise unknown_column(branch.write, name, list(scope.columns))
+                scope.place(branch.write, name)
         return scope
 
     def _apply(self, step: Node, scope: _Scope, route: Route) -> _Scope:
@@ -85,10 +96,7 @@ class _WideRow:
             case WithColumn():
                 return _Scope(scope.columns | self._add(step, {step.name: step.value}, scope, route), scope.keep)
             case Select():
-                missing = [name for name, value in step.columns if value is None and name not in scope.columns]
-                if missing:
-                    raise unknown_column(step, missing[0], list(scope.columns))
-                names = {name: scope.columns[name] for name, value in step.columns if value is None}
+                names = {name: scope.place(step, name) for name, value in step.columns if value is None}
                 values = {name: value for name, value in step.columns if value is not None}
                 made = self._add(step, values, scope, route) if values else {}
                 return _Scope({name: (names | made)[name] for name, _ in step.columns}, scope.keep)
@@ -156,10 +164,11 @@ def to_records(
         counted = counted.observe(
             OBSERVED, F.count_if(F.col(hidden.ROUTE) == Route.QUARANTINED.value).alias("quarantined")
         )
-    failed = _FailedResults(failure, _row(wide.results)) if failure is not None and _has_panes(query) else None
+    failed = f"{failure} IS NOT NULL" if failure is not None and _has_panes(query) else None
+    windows = _Results(_row(wide.results), failed)
     per_route: dict[Route, list[tuple[str, tuple[str, ...]]]] = {}
     for branch, scope in scopes:
-        record = _record(branch, scope, query, failed)
+        record = _record(branch, scope, query, windows)
         if branch in encoded:
             record = _under_contract(record, encoded[branch], query)
         per_route.setdefault(branch.route, []).append((_alive(scope, branch.route), record))
@@ -203,25 +212,25 @@ def _letters(topic: str) -> str:
 
 
 @dataclass(frozen=True)
-class _FailedResults:
-    """Results of windows on which a step failed, as SQL: which they are, and what they have in place of an event."""
+class _Results:
+    """As SQL, what the windows of a query give: one of its rows; and whether it is one on which a step failed."""
 
-    failure: str
     row: str
+    failed: str | None
 
 
-def _record(branch: Branch, scope: _Scope, query: QueryPlan, failed: _FailedResults | None) -> tuple[str, ...]:
+def _record(branch: Branch, scope: _Scope, query: QueryPlan, results: _Results) -> tuple[str, ...]:
     """Topic, key, value and headers of the branch's record."""
     row = f"{doorway.TO_JSON}({_row(scope.columns)})"
     if branch.route is Route.DEAD_LETTER:
         # A payload that was no row has its original bytes; a row that failed later is what it was parsed to.
         empty = f"coalesce({hidden.INTAKE_REASON} = {sql.text(hidden.NO_PAYLOAD)}, false)"
-        cases = [] if failed is None else [(f"{failed.failure} IS NOT NULL", f"{doorway.TO_JSON}({failed.row})")]
+        cases = [] if results.failed is None else [(results.failed, f"{doorway.TO_JSON}({results.row})")]
         value = sql.case([*cases, (f"NOT {empty}", f"coalesce({hidden.RAW}, {row})")])
         key = hidden.RECORD_KEY
     else:
         value, key = row, _key(branch, scope, query)
-    return sql.text(branch.topic), key, value, _headers(branch, query, failed)
+    return sql.text(branch.topic), key, value, _headers(branch, query, results)
 
 
 def _under_contract(record: tuple[str, ...], encoded: str, query: QueryPlan) -> tuple[str, ...]:
@@ -245,23 +254,30 @@ def _row(columns: dict[str, sql.Path]) -> str:
 
 
 def _key(branch: Branch, scope: _Scope, query: QueryPlan) -> str:
-    columns = branch.key or query.key
-    if not columns or any(c not in scope.columns for c in columns):
+    places = {name: scope.find(name) for name in branch.key or query.key}
+    found = {name: place for name, place in places.items() if place is not None}
+    if not found or len(found) < len(places):
         return hidden.RECORD_KEY
-    if len(columns) == 1:
-        return sql.text_bytes(sql.path(scope.columns[columns[0]]))
-    return f"CAST(to_json({_row({c: scope.columns[c] for c in columns})}) AS BINARY)"
+    if len(found) == 1:
+        return sql.text_bytes(sql.path(*found.values()))
+    return f"CAST(to_json({_row(found)}) AS BINARY)"
 
 
-def _pane(query: QueryPlan) -> str:
-    """The identity of a window's result: the step, the key, the window, and which of its results."""
+def _pane(query: QueryPlan, result: str) -> list[str]:
+    """The identity of a window's result: the step, the key, the window, which of its results, and what it says.
+
+    Real time fires after each event, batches once for all of theirs. So after a crash another result may come as the
+    first of its window: it must not be taken for a repetition of the one before.
+    """
 
     def of(name: str) -> str:
         return sql.name(f"{hidden.WINDOW}{name}")
 
     key = f"to_json({sql.struct({c: of(c) for c in query.key})})" if query.key else "''"
+    content = f"lower(hex(xxhash64({doorway.TO_JSON}({result}))))"
     bounds = (f"unix_millis({of('window_start')})", f"unix_millis({of('window_end')})")
-    return _place(sql.text(query.read.topic), sql.text(query.step), key, *bounds, of("pane_index"), of("row_kind"))
+    step = (sql.text(query.read.topic), sql.text(query.step))
+    return [*step, key, *bounds, of("pane_index"), of("row_kind"), content]
 
 
 def _place(*parts: str) -> str:
@@ -277,21 +293,28 @@ def _source_headers(query: QueryPlan) -> list[str]:
     ]
 
 
+def _nth_write(branch: Branch, query: QueryPlan) -> list[str]:
+    """What tells the records of one row apart, if it is written to one topic more than once."""
+    same = [b for b in query.branches if (b.route, b.topic) == (branch.route, branch.topic)]
+    nth = same.index(branch)
+    return [sql.text(f"write-{nth + 1}")] if nth else []
+
+
 def _has_panes(query: QueryPlan) -> bool:
     """Whether its results are those of windows, not of events."""
     return query.window is not None and query.window.windowing.kind is not WindowKind.SLIDING
 
 
-def _headers(branch: Branch, query: QueryPlan, failed: _FailedResults | None) -> str:
+def _headers(branch: Branch, query: QueryPlan, results: _Results) -> str:
+    nth = _nth_write(branch, query)
     if _has_panes(query) and branch.route is Route.RESULT:
-        identity, caused = _pane(query), hidden.ARRIVED
+        identity, caused = _place(*_pane(query, results.row), *nth), hidden.ARRIVED
     else:
         place = (sql.text(query.read.topic), hidden.PARTITION, hidden.OFFSET, sql.text(query.step))
-        identity, caused = _place(*place), hidden.TIMESTAMP
-        if failed is not None and branch.route is Route.DEAD_LETTER:
-            is_result = f"{failed.failure} IS NOT NULL"
-            identity = sql.case([(is_result, _pane(query))], identity)
-            caused = sql.case([(is_result, hidden.ARRIVED)], caused)
+        identity, caused = _place(*place, *nth), hidden.TIMESTAMP
+        if results.failed is not None and branch.route is Route.DEAD_LETTER:
+            identity = sql.case([(results.failed, _place(*_pane(query, results.row)))], identity)
+            caused = sql.case([(results.failed, hidden.ARRIVED)], caused)
     headers = [sql.header("headrace-id", identity), sql.header("headrace-source-timestamp", _place(caused))]
     reason = f"coalesce({hidden.REASON}, {hidden.INTAKE_REASON}, '')"
     line = sql.text("\n")

@@ -6,7 +6,7 @@ all streams that come out of them, each into its own topic. A pipeline with two 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,17 +23,16 @@ from headrace.engine.anchors import (
 )
 from headrace.engine.query_names import Group, check_names, query_names
 from headrace.engine.sink_plan import internal_writes, plan_sinks
-from headrace.errors import UnsupportedStepError
 from headrace.pipeline import Pipeline
 from headrace.pipeline.columns import references
 from headrace.pipeline.contracts import Contract
+from headrace.pipeline.fusion_checks import columns_used
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
     EventTime,
     KeyBy,
     LateRows,
-    Latest,
     Node,
     Read,
     Rolling,
@@ -231,7 +230,6 @@ def _query(
     takes_side_rows: bool,
     quarantining: EventTime | None,
 ) -> QueryPlan:
-    _check_fusion(pipeline, before)
     branches = []
     for w in writes:
         after = tuple(n for n in path_to(w.input)[1:] if n not in before and not isinstance(n, EventTime | KeyBy))
@@ -265,65 +263,23 @@ def _may_fail(step: Node) -> bool:
     )
 
 
-def _check_fusion(pipeline: Pipeline, before: tuple[Node, ...]) -> None:
-    """Steps between fused steps are computed before the operator: what that would change the meaning of is refused."""
-    last = max((i for i, s in enumerate(before) if isinstance(s, Stateful)), default=-1)
-    results: set[str] = set()
-    ids: set[str] = set()
-    windowed: str | None = None
-    for step in before[: last + 1]:
-        problem = None
-        if isinstance(step, Where | WithColumn | Select) and results:
-            problem = f"`{_METHOD[type(step)]}` between two rolling steps is not supported yet."
-        elif isinstance(step, Stateful) and windowed is not None:
-            problem = f"step `{step.name}` after the window `{windowed}` is not supported yet."
-        elif isinstance(step, Window) and results:
-            problem = f"the window `{step.name}` after a rolling step is not supported yet."
-        elif isinstance(step, WithColumn) and step.name.lower() in ids:
-            problem = f"`{step.name}` is an id of the dedupe before; another value for it here is not supported yet."
-        elif isinstance(step, Select) and (lost := ids - {n.lower() for n, value in step.columns if value is None}):
-            problem = (
-                f"this select drops or changes `{sorted(lost)[0]}`, an id of the dedupe before: not supported yet."
-            )
-        elif isinstance(step, Stateful) and (used := results & {c.lower() for c in columns_of(step)}):
-            problem = f"step `{step.name}` uses `{sorted(used)[0]}`, a result of the step before: not supported yet."
-        if problem is not None:
-            raise UnsupportedStepError(
-                problem,
-                why="Both stateful steps run fused in one operator, on the row as it came in.",
-                fix="do it before the first or after the last of them,\n"
-                "or write to a topic and read it in a second pipeline.",
-                location=step.location,
-                pipeline=pipeline.name,
-            )
-        if isinstance(step, Rolling):
-            results.update(name.lower() for name, _ in step.aggregates)
-        elif isinstance(step, Window):
-            windowed = step.name
-        elif isinstance(step, Dedupe):
-            ids.update(c.lower() for c in step.columns)
+def columns_of(step: Dedupe | Rolling | Window, there: Container[str] | None = None) -> set[str]:
+    """The columns of its input that a step with state uses, as far as that is known before it runs.
 
-
-_METHOD: dict[type[Node], str] = {Where: "where", WithColumn: "with_column", Select: "select"}
-
-
-def columns_of(step: Dedupe | Rolling | Window) -> set[str]:
-    """The columns of its input that a step with state uses, as far as that is known before it runs."""
-    if isinstance(step, Dedupe):
-        return set(step.columns)
+    In SQL text `current_date` may be a column or a function. It is taken for a column, unless the names of the columns
+    that really are `there`, in lower case, are given and lack it.
+    """
+    if not isinstance(step, Window):
+        return columns_used(step)
     used: set[str] = set()
-    if isinstance(step, Window):
-        known = schema_of(step.input)
-        for reference in (found for _, value in step.aggregates for found in references(value) or ()):
-            name = reference.path[0]
-            if known is not None and name in known:
-                # In an expression a name may be in any case; the state goes by the column's own.
-                used.add(known.spelled(name))
-            elif not reference.may_be_function:
-                used.add(name)
-        return used
-    for _, aggregate in step.aggregates:
-        used.update(aggregate.columns if isinstance(aggregate, Latest) else filter(None, (aggregate.column,)))
+    known = schema_of(step.input)
+    for reference in (found for _, value in step.aggregates for found in references(value) or ()):
+        name = reference.path[0]
+        if known is not None and name in known:
+            # In an expression a name may be in any case; the state goes by the column's own.
+            used.add(known.spelled(name))
+        elif there is None or name.lower() in there or not reference.may_be_function:
+            used.add(name)
     return used
 
 

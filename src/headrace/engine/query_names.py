@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.engine.anchors import has_apply
-from headrace.errors import DuplicateStepError, Location
+from headrace.errors import DuplicateStepError, InvalidPipelineError, Location
 from headrace.pipeline.nodes import Apply, Node, Read
 from headrace.pipeline.plan import Stateful
 
@@ -41,17 +41,22 @@ def query_names(pipeline: str, groups: Sequence[Group], nodes: Sequence[Node]) -
 
 
 def check_names(pipeline: str, places: Iterable[tuple[str, Location]], known: Mapping[str, Location]) -> None:
-    """Refuse two queries of one name; `known` are those of the sinks."""
+    """Refuse two queries of one name, all such pairs at once; `known` are those of the sinks."""
     taken = dict(known)
+    problems = []
     for name, location in places:
         if name in taken:
-            raise DuplicateStepError(
-                f"two queries would be called `{name}`.",
-                why="A query's name is the identity of its checkpoint and of what it writes.\n"
-                f"They come from {taken[name]} and {location}.",
-                fix="give the step or the sink that the name comes from another one;\n"
-                "if it comes from two topics, read one of them in a second pipeline.",
-                location=location,
-                pipeline=pipeline,
+            problems.append(
+                DuplicateStepError(
+                    f"two queries would be called `{name}`.",
+                    why="A query's name is the identity of its checkpoint and of what it writes.\n"
+                    f"They come from {taken[name]} and {location}.",
+                    fix="give the step or the sink that the name comes from another one;\n"
+                    "if it comes from two topics, read one of them in a second pipeline.",
+                    location=location,
+                    pipeline=pipeline,
+                )
             )
         taken[name] = location
+    if problems:
+        raise InvalidPipelineError(pipeline, problems)

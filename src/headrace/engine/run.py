@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from headrace.engine.checkpoint import Checkpoint, default_checkpoint
 from headrace.engine.contracts import Contracts
 from headrace.engine.control import needs_claims
 from headrace.engine.delivery import check_mode, stays_in_microbatch
-from headrace.engine.failures import explain_failure, may_pass
+from headrace.engine.failures import explain_failure, explained, may_pass
 from headrace.engine.kafka_sink import kafka_sink
 from headrace.engine.pacing import Pacing
 from headrace.engine.plan import QueryPlan, plan_queries
@@ -25,19 +26,22 @@ from headrace.engine.publishing import Publisher, open_publisher
 from headrace.engine.query_start import start_query, works
 from headrace.engine.rehearsal import Rehearsal
 from headrace.engine.retries import Retries
+from headrace.engine.session import check_session, open_session, session_jars
 from headrace.engine.settings import Mode, RunSettings
 from headrace.engine.sink_plan import plan_sinks
 from headrace.engine.sink_queries import SinkQueries
 from headrace.engine.slots import task_slots
 from headrace.engine.timekeeper import Timekeepers
 from headrace.engine.topics import make_outputs, source_partitions
-from headrace.errors import BrokerUnavailableError, PipelineError
+from headrace.errors import BrokerUnavailableError
 from headrace.jvm.java import find_java
 from headrace.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from headrace.engine.lowering import Lowered
 
 Report = Callable[[str], None]
 _POLL_SECONDS = 0.1
@@ -72,6 +76,8 @@ class Run:
         """What runs now: in auto mode first micro-batch, then real time."""
         self.preparing = False
         """Whether it waits for jars or the compiler: that may be broken off, and `stop` would come after it."""
+        self.has_ended = False
+        """Whether a replay has come to the end of the log: it may also be stopped before."""
         self._bootstrap = bootstrap
         self._folder = checkpoint or default_checkpoint(pipeline.name)
         self._settings = settings or RunSettings()
@@ -119,24 +125,30 @@ class Run:
         """Check Java, the log and the checkpoint, then start Spark and the queries."""
         if self._given is None:
             find_java()
+        check_session(self._given)
         self._sinks.check(self._folder)
         partitions = source_partitions(self._bootstrap, self.plans, self._sinks)
         self._checkpoint = Checkpoint.on(
             self._bootstrap, self._folder, self.pipeline.name, self.plans, self._settings.state_partitions
         )
         try:
+            if self._stopping.is_set():
+                return
             # Not before all that can be refused has been: a run that never was leaves no topics behind.
             make_outputs(self._bootstrap, self.plans, self._sinks, partitions, self._report)
             self._tell_the_log()
             state_partitions = self._checkpoint.state_partitions
             slots = task_slots(self.plans, (plan.topic for plan in self._sinks.plans), partitions, state_partitions)
             self._spark = self._given or self._open_session(slots, state_partitions)
+            if self._stopping.is_set():
+                return
             self._spark.conf.set("spark.sql.shuffle.partitions", str(state_partitions))
             queries = {plan.name for plan in self.plans} | {plan.name for plan in self._sinks.plans}
             self._telling = Telling(
                 self._spark, queries, lambda: self.phase, self._on_record, self._on_raw, self._report
             )
             with self._explained():
+                self._sinks.check_expressions(self._spark)
                 self._start_queries()
                 if self.mode is not Mode.REPLAY:
                     self._sinks.start(self._spark, self._folder, ends=False)
@@ -147,16 +159,20 @@ class Run:
     def wait(self) -> None:
         """Block until the run ends; in auto mode this is also where it switches to real time."""
         with self._explained():
-            while not self._stopping.is_set():
+            while self._spark is not None and not self._stopping.is_set():
                 if not self._all_active():
                     self._timekeepers.close()
                     if self.mode is Mode.REPLAY:
-                        self._drain_sinks()
+                        self._sinks.drain(self._spark, self._folder, self._stopping)
+                        self._raise_failure()
+                        self.has_ended = not self._stopping.is_set()
                         return
                     if self.mode is Mode.AUTO and self.phase is Mode.MICROBATCH:
                         self._caught_up()
                         continue
                 self._stopping.wait(_POLL_SECONDS)
+        if self.mode is Mode.REPLAY:
+            self._report("stopped before the end of the log; run it again, and it goes on from here")
 
     def stop(self) -> None:
         """Ask the run to end; safe from a signal handler and from any thread."""
@@ -209,8 +225,6 @@ class Run:
             self._listener = self._publisher.beside(self._listener)
 
     def _open_session(self, slots: int, state_partitions: int) -> SparkSession:
-        from headrace.engine.session import open_session, session_jars
-
         self.preparing = True
         session_jars(self._report)
         self.preparing = False
@@ -231,7 +245,16 @@ class Run:
             self._checkpoint.begin_realtime()
         self._streams = []
         self._catching_up.begin()
-        self._queries = [(plan, self._start_query(plan)) for plan in self.plans]
+        # All of them before the first one starts: what Spark does not take of an expression it says here.
+        lowered = [self._lower(plan) for plan in self.plans]
+        python = next((found.python for found in lowered if found.python is not None), None)
+        if self.mode is Mode.AUTO and python is not None:
+            self.mode = Mode.MICROBATCH
+            self._report(f"stays in micro-batch: {python.what}")
+            self._timekeepers.close()
+            lowered = [self._lower(plan) for plan in self.plans]
+        for plan, found in zip(self.plans, lowered, strict=True):
+            self._queries.append((plan, self._start_query(plan, found)))
         for plan, query in self._queries:
             if not works(self._spark, query, self.phase, self._stopping.is_set):
                 self._raise_failure()
@@ -241,7 +264,7 @@ class Run:
             self._rehearsal = Rehearsal(self._streams)
             self._rehearsal.start()
 
-    def _start_query(self, plan: QueryPlan) -> StreamingQuery:
+    def _lower(self, plan: QueryPlan) -> Lowered:
         from headrace.engine.lowering import lower
         from headrace.engine.source import read_records
 
@@ -256,7 +279,14 @@ class Run:
         records = read_records(self._spark, plan.read, self._bootstrap, max_rows, topic, intake)
         realtime = self.phase is Mode.REALTIME
         lowered = lower(records, plan, control, self._contracts, realtime=realtime)
+        if realtime and lowered.python is not None:
+            raise lowered.python.refusal(self.pipeline.name)
         self._checkpoint.check_types(plan, lowered.state_types)
+        return lowered
+
+    def _start_query(self, plan: QueryPlan, lowered: Lowered) -> StreamingQuery:
+        assert self._spark is not None
+        assert self._checkpoint is not None
         self._sinks.learn(lowered.outputs)
         self._streams.append(lowered.records)
         writer = kafka_sink(
@@ -265,7 +295,7 @@ class Run:
             self._checkpoint,
             bootstrap=self._bootstrap,
             settings=self._settings,
-            realtime=realtime,
+            realtime=self.phase is Mode.REALTIME,
         )
         return start_query(self._spark, writer, plan, self._settings, self.phase, ends=self._ends())
 
@@ -299,14 +329,6 @@ class Run:
             topics |= {plan.name: plan.read.topic for plan in self.plans}
         self._positions.on_progress(topics, progress)
 
-    def _drain_sinks(self) -> None:
-        """What was replayed is in its topics: let the sinks write it, and end."""
-        assert self._spark is not None
-        self._sinks.start(self._spark, self._folder, ends=True)
-        while self._sinks.active() and not self._stopping.is_set():
-            self._stopping.wait(_POLL_SECONDS)
-        self._raise_failure()
-
     def _all_active(self) -> bool:
         self._raise_failure()
         if self._ends():
@@ -332,7 +354,7 @@ class Run:
             self._timekeepers.end(plan.name)
             if not self._stopping.wait(pause):
                 with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
-                    self._queries[number] = (plan, self._start_query(plan))
+                    self._queries[number] = (plan, self._start_query(plan, self._lower(plan)))
         stopped = self._sinks.failure()
         if stopped is not None:
             self._listener(event("failed", stopped[0], Mode.MICROBATCH, str(stopped[1])))
@@ -366,22 +388,17 @@ class Run:
 
         doorway.close_producers(self._spark, self._checkpoint.writer(plan))
 
+    def _tell_failure(self, what: str) -> None:
+        """To whom watches: no query tells that it has failed, where none runs or the JVM is gone."""
+        if self._publisher is not None:
+            self._publisher.take(event("failed", self.pipeline.name, self.phase, what[:500]))
+
     def _on_record(self, record: Record) -> None:
         # A sink's query runs in micro-batches, whatever the pipeline's own do.
         self._listener(replace(record, mode=Mode.MICROBATCH.value) if record.query in self._sinks.names else record)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.pipeline.name, self.log_file, self._tell_failure, self._ends_with_its_jvm)
 
-        try:
-            yield
-        except PipelineError as problem:
-            raise problem.in_pipeline(self.pipeline.name) from problem.__cause__
-        except (PySparkException, Py4JError) as problem:
-            if self._stopping.is_set() and self._spark is not None and live_jvm.ends(self._spark):
-                return
-            if self._publisher is not None:  # the JVM is gone, say: no query tells that it has failed
-                self._publisher.take(event("failed", self.pipeline.name, self.phase, str(problem)[:500]))
-            raise explain_failure(problem, self.pipeline.name, self.log_file) from problem
+    def _ends_with_its_jvm(self) -> bool:
+        return self._stopping.is_set() and self._spark is not None and live_jvm.ends(self._spark)

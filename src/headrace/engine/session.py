@@ -15,6 +15,7 @@ from headrace.errors import EnvironmentProblem
 from headrace.jvm.class_archive import archive_of, using
 from headrace.jvm.jars import resolve, spark_jars_dir
 from headrace.jvm.java import find_java
+from headrace.kernel import doorway
 from headrace.kernel.build import kernel_jar
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 _LAST_LINES = 5
+
+
+def check_session(spark: SparkSession | None) -> None:
+    """Raise if the session lacks the kernel; without one, if this process has any: Spark would hand out that one."""
+    from pyspark import SparkContext
+
+    unfit = SparkContext._active_spark_context is not None if spark is None else not doorway.is_there(spark)
+    if unfit:
+        raise EnvironmentProblem(
+            "a Spark session runs in this process already, and it is not one of Headrace.",
+            why="Headrace needs one with its own connector, kernel and settings, which a session gets when it starts.",
+            fix="make none in the module of the pipeline: columns need none, and in a function given to .apply\n"
+            "it is df.sparkSession. In tests take that of hr.testing. One that is needed no more: spark.stop().",
+        )
 
 
 def open_session(

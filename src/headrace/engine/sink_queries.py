@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 
+_POLL_SECONDS = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 
 
@@ -107,12 +108,24 @@ class SinkQueries:
         """Take note of the columns of topics that the pipeline writes: only Spark knows all their types."""
         self._outputs |= outputs
 
+    def check_expressions(self, spark: SparkSession) -> None:
+        """Whether Spark takes the steps of those that read their source themselves: before any query has written."""
+        for plan in self.plans:
+            if plan.read is not None:
+                self._rows(spark, plan, f"check of {plan.name}")
+
     def start(self, spark: SparkSession, folder: Path, *, ends: bool) -> None:
         """Start the queries; with `ends` they end when they have written what is in the log now."""
         for plan in self.plans:
             self._running.append((plan, self._start(spark, plan, self._folder(folder, plan), ends)))
             self._listener(event("started", plan.name, Mode.MICROBATCH, str(plan.sink)))
             self._report(f"feeding {plan.sink} from {plan.topic}")
+
+    def drain(self, spark: SparkSession, folder: Path, stopping: threading.Event) -> None:
+        """What was replayed is in its topics: write it, until all is written."""
+        self.start(spark, folder, ends=True)
+        while self.active() and not stopping.wait(_POLL_SECONDS):
+            pass
 
     def stop(self) -> None:
         """Stop the queries."""

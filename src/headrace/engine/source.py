@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from headrace.engine import hidden, sql
+from headrace.engine.expressions import spelled, unknown_column
 from headrace.engine.plan import QueryPlan, Route
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import EventTime, Read
@@ -166,7 +167,11 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     "Ahead" is measured against the record's Kafka timestamp, not this machine's clock, so a replay decides the same.
     """
     column = sql.name(step.column)
-    if dict(rows.dtypes)[step.column] == "bigint":
+    types = {name: type for name, type in rows.dtypes if not name.startswith("__hr_")}
+    found = spelled(step.column, types)
+    if found is None:
+        raise unknown_column(step, step.column, list(types))
+    if types[found] == "bigint":
         millis = sql.case([(f"{column} BETWEEN {_CLOCK[0]} AND {_CLOCK[1]}", column)])
     else:
         # Bounds that Spark computes once: a row is compared with two numbers.

@@ -16,6 +16,12 @@ from headrace.engine.plan import QueryPlan
 from headrace.log.producer import producer_config
 from headrace.log.topics import Topics
 
+_CONTROL_TOPIC = {
+    # A run that was away for longer than the cluster keeps records finds those that it has not read yet: they are the
+    # last. What it has read is dropped by size.
+    "retention.ms": "-1",
+    "retention.bytes": str(64 * 1024 * 1024),
+}
 _INTERVAL_SECONDS = 0.5
 """How often the clock ticks: what waits for processing time is late by that much at most, and a batch."""
 
@@ -139,7 +145,7 @@ class Timekeepers:
             return None
         topics = Topics(self._bootstrap)
         topic = control_topic(plan, checkpoint.id)
-        topics.ensure(topic, partitions=checkpoint.state_partitions)
+        topics.ensure(topic, partitions=checkpoint.state_partitions, config=_CONTROL_TOPIC)
         ends = topics.end_offsets(plan.read.topic)
         read = checkpoint.read_offsets(plan)
         keeper = Timekeeper(plan, self._bootstrap, topic, checkpoint.state_partitions, ends, read)

@@ -44,6 +44,13 @@ def column(spark: SparkSession, value: Any) -> Column:
     return ClassicColumn(_package(spark).ConnectColumns.toColumn(spark._jsparkSession, bytearray(plan)))
 
 
+def is_there(spark: SparkSession) -> bool:
+    """Whether the session has the kernel."""
+    from py4j.java_gateway import JavaPackage
+
+    return not isinstance(_package(spark).Kernel, JavaPackage)
+
+
 def _package(spark: SparkSession) -> Any:
     return _package_of(spark._jvm)
 
@@ -124,6 +131,12 @@ def expand(df: DataFrame, slots: Sequence[Sequence[str]]) -> DataFrame:
 def keeps_state(df: DataFrame) -> str | None:
     """What in a stream's plan keeps state or sets a watermark, in the words of the DataFrame API."""
     found: str | None = _package(df.sparkSession).Statefulness.of(df._jdf)
+    return found
+
+
+def python_work(df: DataFrame) -> str | None:
+    """What in a stream's plan runs in Python workers."""
+    found: str | None = _package(df.sparkSession).PythonWork.of(df._jdf)
     return found
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 MOST_PARTITIONS = 200
 """Of one pipeline, those that are furthest behind; the totals count all."""
-_SPARK_SECONDS = 120.0
 
 
 def summary_of(watch: Watch, now: float) -> dict[str, Any]:

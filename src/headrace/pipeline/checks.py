@@ -1,7 +1,7 @@
 """Everything that can be told wrong about a pipeline before a JVM starts: names, and the order of steps.
 
 Each check says what is wrong, why it matters and how to fix it. What concerns columns is in `column_checks`, topics in
-`topic_checks`.
+`topic_checks`, steps that run fused in `fusion_checks`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.pipeline.column_checks import check_columns
 from headrace.pipeline.delivery import check_deliveries
+from headrace.pipeline.fusion_checks import check_fusion
 from headrace.pipeline.nodes import (
     Apply,
     Dedupe,
@@ -40,7 +41,7 @@ from headrace.pipeline.nodes import (
     Write,
 )
 from headrace.pipeline.plan import Plan, Problem, Stateful, label, method_of, nearest, schema_of, upstream
-from headrace.pipeline.topic_checks import check_topics
+from headrace.pipeline.topic_checks import check_topics, is_topic
 from headrace.pipeline.triggers import each
 from headrace.pipeline.watermarks import Perfect
 from headrace.pipeline.windows import Moment, WindowKind
@@ -56,7 +57,8 @@ def problems_of(plan: Plan) -> list[Problem]:
         *_check_names(plan),
         *check_topics(plan),
         *_check_sinks(plan),
-        *check_deliveries(plan.all(Write)),
+        *check_deliveries([write for write in plan.all(Write) if is_topic(write.topic)]),
+        *check_fusion(plan),
     ]
     for node in plan.nodes:
         problems.extend(_check_order(node))
@@ -75,7 +77,8 @@ def _check_names(plan: Plan) -> Iterator[Problem]:
             why = "It names the state of the step, and becomes part of folder names."
             fix = " Pass it as name=..." if isinstance(step, Dedupe) else ""
             yield _bad_name(f"step name {step.name!r}", why, step.location, fix)
-        places.setdefault(step.name, []).append(step.location)
+        else:
+            places.setdefault(step.name, []).append(step.location)
     for name, locations in places.items():
         if len(locations) > 1:
             yield Problem(
@@ -103,7 +106,8 @@ def _check_sinks(plan: Plan) -> Iterator[Problem]:
         if not _is_name(write.sink.name):
             why = "It names the sink's query, and becomes part of topic and folder names."
             yield _bad_name(f"sink name {write.sink.name!r}", why, write.location, " Pass it as name=...")
-        places.setdefault(write.sink.name, []).append(write.location)
+        else:
+            places.setdefault(write.sink.name, []).append(write.location)
     for name, locations in places.items():
         if len(locations) > 1:
             yield Problem(

@@ -35,6 +35,7 @@ _RESERVED = ("_headrace", "__hr")
 def check_columns(node: Node) -> Iterator[Problem]:
     """What is wrong with the columns that a node uses and makes."""
     yield from _check_made(node)
+    yield from _check_repeated(node)
     yield from _check_expressions(node)
     if isinstance(node, Window):
         yield from _check_window(node)
@@ -77,6 +78,23 @@ def _check_made(node: Node) -> Iterator[Problem]:
             why = "Spark does not tell upper from lower case in column names."
             fix = "name each column once."
             yield Problem(PipelineError, f"{label(node)} gives column `{name}` twice.", node.location, why, fix)
+
+
+def _check_repeated(node: Node) -> Iterator[Problem]:
+    """Keys and ids: what is made of them can't have one column twice."""
+    columns: tuple[str, ...] = ()
+    match node:
+        case KeyBy() | Dedupe():
+            columns = node.columns
+        case Write():
+            columns = node.key or ()
+        case SinkWrite():
+            columns = node.sink.key
+    folded = [name.lower() for name in columns]
+    for name in dict.fromkeys(name for name in folded if folded.count(name) > 1):
+        why = "Spark does not tell upper from lower case in column names."
+        what = f"{label(node)} names column `{name}` twice."
+        yield Problem(PipelineError, what, node.location, why, "name each column once.")
 
 
 def _made(node: Node) -> tuple[str, ...]:
@@ -338,6 +356,9 @@ def _unknown(node: Node, name: str, schema: Schema) -> Problem:
             fix = f'give it a name: .select({rest.replace(".", "_")}=F.col("{name}")).'
         return Problem(UnknownColumnError, what, node.location, None, fix)
     what = f"{label(node)} uses column `{name}`, which is not there."
+    if isinstance(node, Select) and name.lower() in (made.lower() for made, value in node.columns if value is not None):
+        why = "A select sees only the columns that come into it, not those that it makes."
+        return Problem(UnknownColumnError, what, node.location, why, f'make it before: .with_column("{name}", ...).')
     return Problem(UnknownColumnError, what, node.location, None, suggestion(name, schema.names, "Columns here"))
 
 

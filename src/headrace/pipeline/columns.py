@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.pipeline.sql_columns import FUNCTIONS_WITHOUT_PARENTHESES, sql_paths
+from headrace.pipeline.sql_columns import FUNCTIONS_WITHOUT_PARENTHESES, Unreadable, sql_paths
 
 # Expressions that refer to nothing themselves: what they use is what their children use.
 _TRANSPARENT = frozenset(
@@ -44,6 +44,8 @@ class Reference:
 
     path: tuple[str, ...]
     function: str | None = None
+    in_sql: bool = False
+    """Whether it stands in SQL text. A Column says that it means a column."""
 
     def __str__(self) -> str:
         return ".".join(self.path)
@@ -51,11 +53,7 @@ class Reference:
     @property
     def may_be_function(self) -> bool:
         """Whether Spark would take it for a function where there is no such column, as `current_date`."""
-        return len(self.path) == 1 and self.path[0].lower() in FUNCTIONS_WITHOUT_PARENTHESES
-
-
-class _Unknown(Exception):
-    """Ends the walk of a tree that can't be followed."""
+        return self.in_sql and len(self.path) == 1 and self.path[0].lower() in FUNCTIONS_WITHOUT_PARENTHESES
 
 
 def is_column(value: object) -> bool:
@@ -84,8 +82,8 @@ def references(value: object) -> tuple[Reference, ...] | None:
             return tuple(dict.fromkeys(_in_sql(value)))
         if not is_column(value) or expression is None:
             return None
-        return tuple(dict.fromkeys(_walk(expression, None)))
-    except _Unknown:
+        return tuple(dict.fromkeys(_walk(expression)))
+    except Unreadable:
         return None
 
 
@@ -129,39 +127,46 @@ def expression_text(value: object) -> str:
     return text[len("Column<'") : -len("'>")].replace("unresolvedstar()", "*")
 
 
-def _walk(expression: Any, function: str | None) -> Iterator[Reference]:
-    kind = type(expression).__name__
-    path = _path(expression)
-    if path is not None:
-        yield Reference(path, function)
-    elif kind == "SQLExpression":
-        yield from _in_sql(expression._expr)
-    elif kind == "UnresolvedStar" and expression._unparsed_target is not None:
-        yield Reference(_parts(expression._unparsed_target.removesuffix(".*")))
-    elif kind in _TRANSPARENT:
-        inner = expression._name if kind == "UnresolvedFunction" else None
-        for child in expression.children:
-            yield from _walk(child, inner)
-    else:
-        raise _Unknown
+def _walk(root: Any) -> Iterator[Reference]:
+    # No recursion: a chain of a thousand `|` is a tree that is a thousand deep.
+    left: list[tuple[Any, str | None]] = [(root, None)]
+    while left:
+        expression, function = left.pop()
+        kind = type(expression).__name__
+        path = _path(expression)
+        if path is not None:
+            yield Reference(path, function)
+        elif kind == "SQLExpression":
+            yield from _in_sql(expression._expr)
+        elif kind == "UnresolvedStar" and expression._unparsed_target is not None:
+            yield Reference(_parts(expression._unparsed_target.removesuffix(".*")))
+        elif kind in _TRANSPARENT:
+            inner = expression._name if kind == "UnresolvedFunction" else None
+            left += [(child, inner) for child in reversed(expression.children)]
+        else:
+            raise Unreadable
 
 
 def _in_sql(text: str) -> Iterator[Reference]:
     paths = sql_paths(text)
     if paths is None:
-        raise _Unknown
-    yield from map(Reference, paths)
+        raise Unreadable
+    for path in paths:
+        yield Reference(path, in_sql=True)
 
 
 def _path(expression: Any) -> tuple[str, ...] | None:
     """The path of a column (`here.lat`) or of a field taken from it (`here["lat"]`); None for any other expression."""
-    kind = type(expression).__name__
-    if kind == "ColumnReference":
-        return _parts(expression._unparsed_identifier)
-    if kind == "UnresolvedExtractValue" and isinstance(getattr(expression._extraction, "_value", None), str):
-        outer = _path(expression._child)
-        return None if outer is None else (*outer, expression._extraction._value)
-    return None
+    fields: list[str] = []
+    while type(expression).__name__ == "UnresolvedExtractValue":
+        field = getattr(expression._extraction, "_value", None)
+        if not isinstance(field, str):
+            return None
+        fields.append(field)
+        expression = expression._child
+    if type(expression).__name__ != "ColumnReference":
+        return None
+    return (*_parts(expression._unparsed_identifier), *reversed(fields))
 
 
 def _parts(identifier: str) -> tuple[str, ...]:
@@ -171,10 +176,10 @@ def _parts(identifier: str) -> tuple[str, ...]:
     while at < len(identifier):
         found = _NAME_PART.match(identifier, at)
         if found is None:
-            raise _Unknown
+            raise Unreadable
         quoted, plain = found.groups()
         parts.append(plain if quoted is None else quoted.replace("``", "`"))
         at = found.end()
     if not parts:
-        raise _Unknown
+        raise Unreadable
     return tuple(parts)

@@ -200,6 +200,13 @@ class _Parser:
     def column(self, parent: str = "") -> Column:
         name = self._name(parent)
         path = f"{parent}.{name}" if parent else name
+        if self._peek() == "<":
+            raise InvalidSchemaError(
+                f"`{name}<` is a type where a column should stand.",
+                why="A schema is a list of columns, each a name and a type.",
+                fix='put a name before the type, like "place STRUCT<lat: DOUBLE>";\n'
+                "for the columns of a struct, leave out the STRUCT<...> around them.",
+            )
         self._take(":")
         type = self.type(path)
         nullable = not self._take("not")

@@ -26,10 +26,15 @@ def caller_location() -> Location:
         if frame.f_back is None:
             return UNKNOWN
         frame = frame.f_back
-    return Location(_relative(frame.f_code.co_filename), frame.f_lineno)
+    return Location(shown_path(frame.f_code.co_filename), frame.f_lineno)
 
 
-def _relative(file: str) -> str:
+def shown_path(file: str) -> str:
+    """A file as messages name it: relative if it is below the working folder.
+
+    >>> shown_path(str(Path.cwd() / "jobs" / "fraud.py")), shown_path("/elsewhere/fraud.py")
+    ('jobs/fraud.py', '/elsewhere/fraud.py')
+    """
     path = Path(file)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return str(path.relative_to(Path.cwd()))

@@ -106,7 +106,10 @@ class Last:
         return f"hr.last({self._window!r})"
 
     def _aggregate(self, function: str, column: str | None) -> Aggregate:
-        if column is not None and not isinstance(column, str):
+        if function == "count" and column == "*":
+            problem = PipelineError("count() takes the name of a column, not '*'.", fix="leave it out: .count().")
+            return InvalidAggregate(_located(problem))
+        if not _is_name(column) and not (function == "count" and column is None):
             return InvalidAggregate(_not_a_name(column))
         aggregate = WindowAggregate(function, column, self._window_ms)
         return aggregate if self._problem is None else InvalidAggregate(self._problem, aggregate)
@@ -134,8 +137,21 @@ def latest(*columns: str, back: int = 1, within: Duration | None = None) -> Aggr
         problem = PipelineError("latest() names no column.", fix='name what to keep: latest("lat", "lon").')
         return InvalidAggregate(_located(problem))
     for column in columns:
-        if not isinstance(column, str):
-            return InvalidAggregate(_not_a_name(column))
+        if not _is_name(column):
+            problem = PipelineError(
+                f"latest() takes names of columns, not {column!r}.",
+                fix='pass each by itself, like hr.latest("lat", "lon");\n'
+                "make an expression a column first: .with_column(...).",
+            )
+            return InvalidAggregate(_located(problem))
+    distinct = {column.lower(): column for column in columns}
+    if len(distinct) < len(columns):
+        problem = PipelineError(
+            f"latest({', '.join(map(repr, columns))}) names a column twice.",
+            why="Spark does not tell upper from lower case in column names.",
+            fix="name each column once.",
+        )
+        return InvalidAggregate(_located(problem), Latest(tuple(distinct.values()), 1, 1))
     if not isinstance(back, int) or isinstance(back, bool) or not 0 <= back <= _FURTHEST_BACK:
         problem = PipelineError(
             f"latest(..., back={back!r}) is not possible.",
@@ -206,6 +222,10 @@ def _sum_type(type: str | None) -> str | None:
     found = _DECIMAL.fullmatch(type or "")
     # Spark's own rule: ten digits of headroom.
     return f"decimal({min(int(found[1]) + 10, 38)},{found[2]})" if found else None
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _not_a_name(value: object) -> PipelineError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -119,13 +120,7 @@ def _dataclass_columns(record: type, parents: tuple[type, ...]) -> tuple[Column,
         raise InvalidSchemaError(
             f"dataclass `{record.__name__}` contains itself.", why="A Spark type has a fixed depth.", fix="unfold it."
         )
-    try:
-        hints = typing.get_type_hints(record, include_extras=True)
-    except NameError as unresolved:
-        raise InvalidSchemaError(
-            f"dataclass `{record.__name__}` names a type that is not defined: {unresolved.name}.",
-            fix="import it, or define it at module level.",
-        ) from unresolved
+    hints = _type_hints(record)
     columns = []
     for field in dataclasses.fields(record):
         spark_type, nullable = _spark_type(hints[field.name], f"{record.__name__}.{field.name}", (*parents, record))
@@ -134,6 +129,43 @@ def _dataclass_columns(record: type, parents: tuple[type, ...]) -> tuple[Column,
         raise InvalidSchemaError(f"dataclass `{record.__name__}` has no fields.", fix="give it one field per column.")
     check_names(column.name for column in columns)
     return tuple(columns)
+
+
+def _type_hints(record: type) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(record, include_extras=True)
+    except Exception as unreadable:
+        # Annotations that are text run as code here, and may fail as any code may.
+        path = f"{record.__name__}.{_unreadable_field(record)}"
+        if isinstance(unreadable, NameError):
+            what = f"field `{path}` names a type that is not defined: {unreadable.name}."
+            raise InvalidSchemaError(what, fix="import it, or define it at module level.") from unreadable
+        raise InvalidSchemaError(
+            f"the type of field `{path}` can't be read.",
+            why=f"{type(unreadable).__name__}: {unreadable}",
+            fix="write a type that works as code in that module: after `from datetime import datetime` it is\n"
+            "datetime | None, not datetime.datetime | None.",
+        ) from unreadable
+    for name, hint in hints.items():
+        if hint is dataclasses.InitVar or isinstance(hint, dataclasses.InitVar):
+            raise InvalidSchemaError(
+                f"field `{record.__name__}.{name}` is an InitVar.",
+                why="It is only handed to __post_init__: rows would not have it.",
+                fix="make it a plain field, or read with a dataclass that does not have it.",
+            )
+    return hints
+
+
+def _unreadable_field(record: type) -> str:
+    """The first field of a dataclass whose annotation can't be read on its own."""
+    for owner in reversed(record.__mro__):
+        for name, annotation in inspect.get_annotations(owner).items():
+            alone = type(owner.__name__, (), {"__annotations__": {name: annotation}, "__module__": owner.__module__})
+            try:
+                typing.get_type_hints(alone, localns=dict(vars(owner)), include_extras=True)
+            except Exception:  # noqa: BLE001 - as above; which one it is says the caller
+                return name
+    return "?"
 
 
 def _spark_type(hint: Any, path: str, parents: tuple[type, ...]) -> tuple[str, bool]:
@@ -157,7 +189,7 @@ def _spark_type(hint: Any, path: str, parents: tuple[type, ...]) -> tuple[str, b
         return f"map<string,{_spark_type(arguments[1], path, parents)[0]}>", False
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return struct_type(_dataclass_columns(hint, parents)), False
-    if hint in _PYTHON_TYPES:
+    if isinstance(hint, type) and hint in _PYTHON_TYPES:
         return _PYTHON_TYPES[hint], False
     raise _no_spark_type(hint, path)
 

@@ -39,7 +39,7 @@ from headrace.pipeline.triggers import Trigger, default_trigger, each
 from headrace.pipeline.watermarks import Bounded, Watermark
 from headrace.pipeline.windows import ResultTime, Windowing, WindowKind, at_end, tumbling
 
-_OUT_OF_ORDER_MS = 30_000
+_OUT_OF_ORDER = "30s"
 
 # Shown wherever a Spark Column may stand. Declarations import no Spark, so its type can't be named here.
 Expression = Any
@@ -81,17 +81,17 @@ class Stream:
     def event_time(
         self,
         column: str,
-        out_of_order: Duration = "30s",
+        out_of_order: Duration | None = None,
         max_skew: Duration | None = None,
         watermark: Watermark | None = None,
         close_idle: Duration | None = None,
     ) -> Stream:
         """Say which column is the event's own time: a TIMESTAMP, or a BIGINT of epoch milliseconds.
 
-        Events may come `out_of_order` by that much; later ones leave through `.late`. In its place a `watermark` may
-        be given, as `hr.adaptive()`, `hr.per_partition()` or `hr.perfect()`. An event stamped further than `max_skew`
-        ahead of the clock leaves through `.quarantined` and does not move the watermark; without `max_skew` every stamp
-        is believed. With `close_idle`, windows that wait for the watermark close when no event has come for that long.
+        Events may come `out_of_order` by that much (30 s); later ones leave through `.late`. In its place a `watermark`
+        may be given: `hr.adaptive()`, `hr.per_partition()` or `hr.perfect()`. An event stamped more than `max_skew`
+        ahead of the clock leaves through `.quarantined` and does not move the watermark; without it every stamp is
+        believed. With `close_idle`, windows that wait for the watermark close when no event has come for that long.
 
         >>> import headrace as hr
         >>> clicks = hr.Pipeline("demo").read("clicks", schema="user STRING, at TIMESTAMP")
@@ -99,12 +99,12 @@ class Stream:
         """
         name = "".join(self._names((column,), "event_time"))
         reading = Reading(".event_time")
-        tolerance = reading.duration(out_of_order, "out_of_order", zero=True)
+        tolerance = reading.duration(_OUT_OF_ORDER if out_of_order is None else out_of_order, "out_of_order", zero=True)
         skew = None if max_skew is None else reading.duration(max_skew, "max_skew", zero=True)
         idle = None if close_idle is None else reading.duration(close_idle, "close_idle")
         strategy: Watermark = Bounded(tolerance)
         if watermark is not None:
-            if tolerance != _OUT_OF_ORDER_MS:
+            if out_of_order is not None:
                 reading.refuse(
                     ".event_time(...) has both out_of_order and watermark.",
                     "A watermark strategy says itself how far out of order events may come.",

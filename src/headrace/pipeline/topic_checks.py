@@ -9,6 +9,17 @@ from headrace.errors import Location, PipelineError
 from headrace.pipeline.nodes import Node, Read, Side, SideOutput, SinkWrite, Write
 from headrace.pipeline.plan import Plan, Problem, default_topic, nearest
 
+TAKEN = {
+    "__cluster_metadata": "Kafka itself",
+    "__consumer_offsets": "Kafka itself",
+    "__share_group_state": "Kafka itself",
+    "__transaction_state": "Kafka itself",
+    "_schemas": "the schema registry",
+    "headrace.alarms": "Headrace itself",
+    "headrace.progress": "Headrace itself",
+}
+"""The topics that other programs write, which keep state in them, and whose they are."""
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -23,8 +34,9 @@ def check_topics(plan: Plan) -> Iterator[Problem]:
         )
     yield from _check_read_once(plan)
     yield from _check_own_side_topics(plan)
-    flows = [(_source(write).topic, write.topic) for write in writes]
-    for write in writes:
+    named = [write for write in writes if is_topic(write.topic) and is_topic(_source(write).topic)]
+    flows = [(_source(write).topic, write.topic) for write in named]
+    for write in named:
         source = _source(write).topic
         if source in _reachable(write.topic, flows):
             way = "the topic that it is read from" if write.topic == source else f"from which `{source}` is fed again"
@@ -39,13 +51,21 @@ def check_topics(plan: Plan) -> Iterator[Problem]:
 
 def _check_names(plan: Plan) -> Iterator[Problem]:
     for node in plan.nodes:
-        if isinstance(node, Read | Write) and not _is_topic(node.topic):
+        if isinstance(node, Read | Write) and not is_topic(node.topic):
             yield Problem(
                 PipelineError,
                 f"topic name {node.topic!r} can't be used.",
                 node.location,
                 "Kafka does not accept it.",
                 'use 1 to 249 letters, digits, ".", "_" and "-".',
+            )
+        elif isinstance(node, Write) and node.topic in TAKEN:
+            yield Problem(
+                PipelineError,
+                f'.write("{node.topic}") writes to a topic of {TAKEN[node.topic]}.',
+                node.location,
+                "Its readers take every record there for one of their own.",
+                "write to another topic.",
             )
 
 
@@ -54,7 +74,7 @@ def _check_read_once(plan: Plan) -> Iterator[Problem]:
     places: dict[str, list[Location]] = {}
     for read in plan.all(Read):
         # A read whose columns nobody knows has a problem of its own, or its contract is still to be looked up.
-        if _is_topic(read.topic) and read.schema.columns:
+        if is_topic(read.topic) and read.schema.columns:
             places.setdefault(read.topic, []).append(read.location)
     for topic, locations in places.items():
         if len(locations) > 1:
@@ -72,7 +92,7 @@ def _check_own_side_topics(plan: Plan) -> Iterator[Problem]:
     """What nobody routes goes to topics of the pipeline: it must neither feed on them nor mix results with them."""
     own = {default_topic(plan.name, side): side for side in Side if side is not Side.DUPLICATES}
     for node in plan.nodes:
-        if not isinstance(node, Read | Write) or not _is_topic(node.topic) or node.topic not in own:
+        if not isinstance(node, Read | Write) or not is_topic(node.topic) or node.topic not in own:
             continue
         side = own[node.topic]
         rows = side.replace("_", " ") + (" events" if side is not Side.DEAD_LETTERS else "")
@@ -95,7 +115,12 @@ def _check_own_side_topics(plan: Plan) -> Iterator[Problem]:
             )
 
 
-def _is_topic(topic: object) -> bool:
+def is_topic(topic: object) -> bool:
+    """Whether Kafka takes it as the name of a topic.
+
+    >>> is_topic("clicks"), is_topic("my clicks"), is_topic(["clicks"])
+    (True, False, False)
+    """
     return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 

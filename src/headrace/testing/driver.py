@@ -19,7 +19,7 @@ from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
 from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, plan_queries
-from headrace.engine.session import started_with
+from headrace.engine.session import check_session, open_session, started_with
 from headrace.engine.sink_plan import sink_topics
 from headrace.errors import HeadraceError, PipelineError, RunError, TopicNotFoundError, closest
 from headrace.pipeline import Pipeline
@@ -118,6 +118,8 @@ class Driver:
         self._written: dict[str, list[Record]] = defaultdict(list)
         self._seen: dict[str, int] = defaultdict(int)
         self._queries: list[_Query] = []
+        if spark is not None:
+            check_session(spark)
         self._spark = spark or session()
         try:
             self._start()
@@ -287,8 +289,7 @@ def session() -> SparkSession:
     """The Spark session that Drivers share in this process; started by the first."""
     global _session
     if _session is None:
-        from headrace.engine.session import open_session
-
+        check_session(None)
         _session = open_session("headrace-testing", slots=2, state_partitions=1, log_file=_session_log)
     return _session
 

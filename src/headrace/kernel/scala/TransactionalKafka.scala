@@ -161,7 +161,7 @@ private final class TransactionalKafkaWriter(settings: WriterSettings, partition
     extends DataWriter[InternalRow] {
   private val producer =
     if (settings.transactional || settings.claims) TransactionalProducers.acquire(settings, partition) else null
-  private val done = producer != null && producer.lastBatch >= batch
+  private val done = producer != null && producer.hasCommitted(batch)
   private var begun = false
   private var plain: PlainProducer = _
   private val texts = new Texts

@@ -35,6 +35,18 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
     if (settings.claims) lastClaim = marked(claims)
   } catch { case problem: Throwable => close(); throw problem }
 
+  /**
+   * Whether the batch is one that a task of before has committed. It can only be the last one: if later batches have been written the checkpoint
+   * has gone back, its batches need not have the input of those that were written, and to skip them would lose records.
+   */
+  def hasCommitted(batch: Long): Boolean = {
+    if (lastBatch > batch) {
+      close()
+      throw new IllegalStateException(s"StaleCheckpoint: batch $batch comes again, and $id has written up to batch $lastBatch")
+    }
+    lastBatch == batch
+  }
+
   def begin(): Unit = kafka.beginTransaction()
 
   def send(record: ProducerRecord[Array[Byte], Array[Byte]]): Unit = {
