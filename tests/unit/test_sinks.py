@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace.engine.explain import explain_dict, explain_text
@@ -134,6 +135,13 @@ def test_a_name_of_a_sink_is_text() -> None:
     name: Any = ["clicks"]
     stream.write(hr.sinks.files("lake/clicks", name=name))
     assert "sink name ['clicks'] can't be used." in problems(pipeline)
+
+
+@pytest.mark.parametrize("key", [5, ["user", 5], [["user"]], F.col("user")], ids=str)
+def test_a_key_is_names_of_columns(key: Any) -> None:
+    pipeline, stream = clicks()
+    stream.write(hr.sinks.postgres(DATABASE, "clicks", key=key))
+    assert "hr.sinks.postgres(..., key=...) takes names of columns, not" in problems(pipeline)
 
 
 def test_explain_says_what_holds_why_and_what_would_break_it() -> None:

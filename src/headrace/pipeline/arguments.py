@@ -6,6 +6,7 @@ wrong, and carries its problems to the pipeline that uses it, which reports them
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -61,6 +62,16 @@ class Reading:
             fix = _ANOTHER_NAME if is_column(value) else problem.fix
             self._problems.append(InvalidDurationError(what, why=problem.why, fix=fix, location=self._location))
             return 1
+
+    def names(self, value: str | Sequence[str] | None, name: str) -> tuple[str, ...]:
+        """Names of columns: one, several, or none."""
+        if value is None or isinstance(value, str):
+            return () if value is None else (value,)
+        listed = isinstance(value, Iterable) and not is_column(value)
+        if listed and all(isinstance(each, str) for each in value):
+            return tuple(value)
+        self.refuse(f"{self._use(name)} takes names of columns, not {value!r}.", None, f'write {name}="<column>".')
+        return ()
 
     def argument(
         self, value: object, kind: type[ArgumentT], otherwise: ArgumentT, what: str, fix: str, name: str | None = None

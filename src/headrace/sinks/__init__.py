@@ -51,7 +51,7 @@ def postgres(
         reading.refuse("hr.sinks.postgres(...) needs the URL of a database.", "It begins with postgresql://.", fix)
     return PostgresSink(
         name or f"postgres-{table}",
-        _key(key),
+        reading.names(key, "key"),
         reading.duration(every, "every", zero=True),
         None,
         url,
@@ -100,11 +100,11 @@ class _Delta:
             reading.refuse(f"hr.sinks.delta(..., compact_every={compact_every}) can't be.", None, "pass 0 or more.")
         return DeltaSink(
             name or f"delta-{_slug(Path(path).name)}",
-            _key(key),
+            reading.names(key, "key"),
             reading.duration(every, "every", zero=True),
             None,
             str(path),
-            _key(partition_by),
+            reading.names(partition_by, "partition_by"),
             add_columns,
             compact_every,
             problems=reading.problems,
@@ -136,7 +136,7 @@ def redis(
     if not url.startswith(("redis://", "rediss://", "unix://")):
         fix = 'pass one like "redis://:password@localhost:6379/0" or "unix:///run/redis.sock".'
         reading.refuse("hr.sinks.redis(...) needs the URL of a server.", None, fix)
-    columns = _key(key)
+    columns = reading.names(key, "key")
     if not columns:
         reading.refuse("hr.sinks.redis(...) needs a key.", "A hash is found by it.", 'pass key="<column>".')
     return RedisSink(
@@ -185,7 +185,7 @@ def webhook(
             reading.refuse(f"hr.sinks.webhook(..., {option}={value}) can't be.", None, "pass 1 or more.")
     return WebhookSink(
         name or f"webhook-{_slug(f'{parts.hostname}{parts.path}')}",
-        _key(key),
+        reading.names(key, "key"),
         reading.duration(every, "every", zero=True),
         max_rows,
         url,
@@ -226,7 +226,3 @@ def console(*, rows: int = 20, every: Duration = "1s", name: str = "console") ->
 def _slug(text: str) -> str:
     """What a name may be made of."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "sink"
-
-
-def _key(key: Key) -> tuple[str, ...]:
-    return () if key is None else (key,) if isinstance(key, str) else tuple(key)
