@@ -158,7 +158,7 @@ def _header(frame: Frame, ascii_only: bool) -> Panel:
     )
     state.append(f" {_clock(frame)}")
     if frame.dashboard:
-        state.append(f"   {frame.dashboard}", "blue underline")
+        state.append("   ").append(frame.dashboard, "blue underline")
     return Panel(
         Group(state, _job_line(frame.progress)),
         title=f"[bold]Headrace[/] {dash} card fraud in milliseconds",
