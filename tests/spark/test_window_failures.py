@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,3 +130,58 @@ def test_a_late_event_that_would_fail_is_late(spark: SparkSession) -> None:
         driver.send("pairs", pair(0, 1, 0))
         assert [row["a"] for row in driver.read("late")] == [1]
         assert driver.records("pairs.dead-letters") == []
+
+
+HOPPING = hr.hopping("20m", every="10m")
+COMPUTE = "step `counted` could not compute the result of its window 2024-01-01T10:00:00Z to 2024-01-01T10:20:00Z: "
+
+
+def totals(driver: Driver) -> list[tuple[str, int]]:
+    return sorted((row["window_end"], row["total"]) for row in driver.read("out"))
+
+
+def test_slices_that_do_not_fit_together_make_a_dead_letter_of_their_window(spark: SparkSession) -> None:
+    with Driver(pairs(HOPPING, total="sum(a)"), spark=spark) as driver:
+        driver.send("pairs", pair(5, MOST), pair(15, 1))
+        driver.advance_watermark(at(21))
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.headers["headrace-reason"].startswith(COMPUTE + "SparkArithmeticException: ")
+        assert totals(driver) == [(at(10), MOST)]
+        # A late event has both windows tell anew: now they fit.
+        driver.send("pairs", pair(8, -5))
+        assert totals(driver) == [(at(10), MOST - 5), (at(20), MOST - 4)]
+        driver.send("pairs", pair(9, 5))
+        assert totals(driver) == [(at(10), MOST)]
+        driver.advance_watermark(at(59))
+        assert totals(driver) == [(at(30), 1)]
+        assert len(driver.records("pairs.dead-letters")) == 1
+
+
+class PromptDriver(Driver):
+    """Rows may come at the heels of a watermark, before what it makes due has been attended to."""
+
+    def send_behind(self, watermark: str, topic: str, *rows: dict[str, Any]) -> None:
+        (query,) = self._queries
+        planned = self._folder / "0" / "offsets"
+        before = len(list(planned.iterdir()))
+        moment = datetime.fromisoformat(watermark)
+        value = str(round(moment.timestamp() * 1000)).encode()
+        query.log.add("headrace.control", 0, self._positions.take("headrace.control", 0), self._clock, None, value)
+        query.log.flush()
+        # Once the batch of the claim is planned, what comes is of the next one, which has the watermark.
+        deadline = time.monotonic() + 60
+        while len(list(planned.iterdir())) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        self.send(topic, *rows)
+
+
+def test_an_event_is_not_to_blame_for_a_window_that_closes_when_it_comes(spark: SparkSession) -> None:
+    with PromptDriver(pairs(HOPPING, total="sum(a)"), spark=spark) as driver:
+        driver.send("pairs", pair(5, MOST), pair(15, 1))
+        driver.send_behind(at(21), "pairs", pair(25, 7), pair(26, 8))
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.headers["headrace-reason"].startswith(COMPUTE)
+        assert totals(driver) == [(at(10), MOST)]
+        driver.advance_watermark(at(59))
+        assert totals(driver) == [(at(30), 16), (at(40), 15)]

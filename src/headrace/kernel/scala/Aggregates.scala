@@ -150,8 +150,11 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
     }
   }
 
-  /** Adds a stored buffer to a live one. */
-  def merge(buffer: InternalRow, bytes: Array[Byte]): Unit = {
+  /** Adds a stored buffer to a live one. It may fail: two sums need not fit together. */
+  def merge(buffer: InternalRow, bytes: Array[Byte]): Unit =
+    try join(buffer, bytes) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
+  private def join(buffer: InternalRow, bytes: Array[Byte]): Unit = {
     stored.pointTo(bytes, bytes.length)
     merging.target(buffer)(joined(buffer, stored))
     var i = 0
