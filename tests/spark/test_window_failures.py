@@ -185,3 +185,21 @@ def test_an_event_is_not_to_blame_for_a_window_that_closes_when_it_comes(spark: 
         assert totals(driver) == [(at(10), MOST)]
         driver.advance_watermark(at(59))
         assert totals(driver) == [(at(30), 16), (at(40), 15)]
+
+
+def test_a_condition_that_fails_does_not_hold(spark: SparkSession) -> None:
+    """Others beside it may."""
+    some, many = hr.when(F.col("errors") / F.col("total") > 0.1), hr.when("n >= 3")
+    trigger = hr.after_watermark(early=hr.any_of(some, many))
+    pipeline = pairs(hr.tumbling("20m"), trigger, errors="sum(a)", total="sum(b)")
+    with PromptDriver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(1, 1, 0))
+        assert totals(driver) == []
+        driver.send("pairs", pair(2, 1, 0), pair(3, 1, 0))
+        assert totals(driver) == [(at(20), 0)]
+        driver.send("pairs", pair(4, 1, 5))
+        assert totals(driver) == [(at(20), 5)]
+        driver.send("pairs", pair(25, 1, 0))
+        driver.send_behind(at(41), "pairs", pair(45, 1, 0))
+        assert totals(driver) == [(at(20), 5), (at(40), 0)]
+        assert driver.records("pairs.dead-letters") == []

@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
+import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, Predicate}
@@ -261,11 +262,14 @@ final class Windows(step: WindowStep) extends Stage {
     if (keepsEmitted) pane.emitted = bytes
   }
 
-  /** Whether the conditions of the trigger hold; none does where the result can't be computed. */
+  /** Whether the conditions of the trigger hold. One that fails does not; none does where the result can't be computed. */
   private def decide(pane: Pane): Unit = try {
     result.fill(pane.start, pane.end, pane.buffer(evaluator))
-    predicates.indices.foreach(i => context.conditions(i) = predicates(i).eval(result.row))
+    predicates.indices.foreach(i => context.conditions(i) = holds(predicates(i)))
   } catch { case _: RowFailure => java.util.Arrays.fill(context.conditions, false) }
+
+  /** The condition is the user's, and may fail in any way, as by a division by an aggregate that is zero. */
+  private def holds(condition: BasePredicate): Boolean = try condition.eval(result.row) catch { case NonFatal(_) => false }
 
   /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
   private def time(pane: Pane): Option[Long] = {
