@@ -34,7 +34,7 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   /** When the key's timer is due; `NoTimer` if none is registered. */
   var due: Long = NoTimer
 
-  /** How many rows the last query met. */
+  /** How many rows the last query was over. */
   var matched: Long = 0L
 
   /** Turns to the tree of the current key, which is empty if the key is `unknown`. */
@@ -90,9 +90,9 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   def setDue(time: Long): Unit = { due = time; root.dirty = true }
   def clearDue(): Unit = setDue(NoTimer)
 
-  /** Adds an event and tells its rank: how many events stand before it. */
-  def insert(time: Long, row: UnsafeRow): Long = {
-    val (rank, sibling) = insertInto(root, time, row)
+  /** Adds an event, behind those of the same time. */
+  def insert(time: Long, row: UnsafeRow): Unit = {
+    val sibling = insertInto(root, time, row)
     if (sibling != null) {
       val left = root
       left.id = newId()
@@ -105,16 +105,16 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
       top.dirty = true
       root = top
     }
-    rank
   }
 
-  private def insertInto(node: Node, time: Long, row: UnsafeRow): (Long, Node) = node match {
+  /** Gives the node that was split off, or null. */
+  private def insertInto(node: Node, time: Long, row: UnsafeRow): Node = node match {
     case leaf: Leaf =>
       leaf.dirty = true
       val at = leaf.upperBound(time)
       if (leaf.size < LeafCapacity) {
         leaf.insert(at, time, row)
-        (at, null)
+        null
       } else {
         // Events mostly come in order: at the end of a full leaf a new one begins, so that leaves stay full.
         val right = new Leaf(newId())
@@ -125,41 +125,41 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
           leaf.moveTail(LeafCapacity / 2, right)
           if (at <= leaf.size) leaf.insert(at, time, row) else right.insert(at - leaf.size, time, row)
         }
-        (at, right)
+        right
       }
     case inner: Inner =>
       inner.dirty = true
       var i = inner.size - 1
       while (i > 0 && inner.firsts(i) > time) i -= 1
-      val before = inner.countBefore(i)
       val child = this.node(inner.children(i))
-      val (rank, sibling) = insertInto(child, time, row)
+      val sibling = insertInto(child, time, row)
       if (sibling == null) {
         inner.firsts(i) = math.min(inner.firsts(i), time)
         inner.lasts(i) = math.max(inner.lasts(i), time)
         inner.counts(i) += 1
         inner.summaries(i) = extend(inner.summaries(i), row)
-        (before + rank, null)
+        null
       } else {
         inner.set(i, entryOf(child))
         inner.insert(i + 1, entryOf(sibling))
-        if (inner.size <= InnerCapacity) (before + rank, null)
+        if (inner.size <= InnerCapacity) null
         else {
           val right = new Inner(newId(), inner.level)
           right.dirty = true
           cache.update(right.id, right)
           // As above: an append leaves the left node full.
           inner.moveTail(if (i + 2 == inner.size) inner.size - 1 else inner.size / 2, right)
-          (before + rank, right)
+          right
         }
       }
   }
 
-  /** Fills the measures with the events of (after, upTo]; only those in `wanted` are valid afterwards. */
-  def query(after: Long, upTo: Long, wanted: Array[Measure]): Unit = {
-    matched = 0L
+  /** Fills the measures with the events of (after, upTo] and, behind them, a row that has not gone in; only those in `wanted` are valid afterwards. */
+  def query(after: Long, upTo: Long, row: UnsafeRow, wanted: Array[Measure]): Unit = {
+    matched = 1L
     measures.foreach(_.reset())
     query(root, after, upTo, wanted)
+    wanted.foreach(_.add(row))
   }
 
   private def query(node: Node, after: Long, upTo: Long, wanted: Array[Measure]): Unit = node match {
