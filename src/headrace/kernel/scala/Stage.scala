@@ -39,14 +39,14 @@ trait Stage extends Serializable {
   def begin(unknown: Boolean): Unit
 
   /**
-   * What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. What it has to remember of a
-   * row that it lets pass waits for `keep`.
+   * What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. What it has to remember
+   * of a row that it lets pass waits for `keep`.
    */
   def process(event: Event, watermark: Long, out: Outgoings): Unit
 
   /**
-   * The row that the stage has just let pass is not a dead letter of a later stage either: remember it. A row that fails leaves no trace in any stage,
-   * so that it is new when it comes again, repaired.
+   * The row that the stage has just let pass is not a dead letter of a later stage either: remember it. A row that fails leaves no trace in any
+   * stage, so that it is new when it comes again, repaired.
    */
   def keep(event: Event): Unit = ()
 

@@ -154,7 +154,7 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
       }
   }
 
-  /** Fills the measures with the events of (after, upTo] and, behind them, a row that has not gone in; only those in `wanted` are valid afterwards. */
+  /** Fills the measures with the events of (after, upTo] and, behind them, a row that is not in; only those in `wanted` are valid afterwards. */
   def query(after: Long, upTo: Long, row: UnsafeRow, wanted: Array[Measure]): Unit = {
     matched = 1L
     measures.foreach(_.reset())
@@ -180,7 +180,8 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
       var i = 0
       while (i < inner.size && inner.firsts(i) <= upTo) {
         if (inner.lasts(i) > after) {
-          if (inner.firsts(i) > after && inner.lasts(i) <= upTo) {
+          val whole = inner.firsts(i) > after && inner.lasts(i) <= upTo
+          if (whole && (wanted.length == 0 || inner.summaries(i) != Unknown)) {
             matched += inner.counts(i)
             if (wanted.length > 0) merge(inner.summaries(i))
           } else query(this.node(inner.children(i)), after, upTo, wanted)
@@ -267,25 +268,20 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     read
   })
 
-  private def entryOf(node: Node): Entry = {
-    measures.foreach(_.reset())
-    node match {
-      case leaf: Leaf =>
-        var i = 0
-        while (i < leaf.size) { leaf.point(cursor, i); measures.foreach(_.add(cursor)); i += 1 }
-      case inner: Inner =>
-        var i = 0
-        while (i < inner.size) { merge(inner.summaries(i)); i += 1 }
+  private def entryOf(node: Node): Entry = Entry(node.id, node.first, node.last, node.count, node match {
+    case leaf: Leaf => summaryOf {
+      var i = 0
+      while (i < leaf.size) { leaf.point(cursor, i); measures.foreach(_.add(cursor)); i += 1 }
     }
-    Entry(node.id, node.first, node.last, node.count, summary())
-  }
+    case inner: Inner if inner.isKnown => summaryOf {
+      var i = 0
+      while (i < inner.size) { merge(inner.summaries(i)); i += 1 }
+    }
+    case _ => Unknown
+  })
 
-  private def extend(bytes: Array[Byte], row: UnsafeRow): Array[Byte] = {
-    measures.foreach(_.reset())
-    merge(bytes)
-    measures.foreach(_.add(row))
-    summary()
-  }
+  private def extend(bytes: Array[Byte], row: UnsafeRow): Array[Byte] =
+    if (bytes == Unknown) Unknown else summaryOf { merge(bytes); measures.foreach(_.add(row)) }
 
   private def merge(bytes: Array[Byte]): Unit = {
     val in = ByteBuffer.wrap(bytes)
@@ -293,17 +289,25 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     while (m < measures.length) { measures(m).mergeFrom(in); m += 1 }
   }
 
-  private def summary(): Array[Byte] = {
+  /**
+   * The measures after they were filled. A node has the events of a longer time than a window may: what can't be computed over all of them, as a
+   * sum that leaves its type, is no reason to refuse an event.
+   */
+  private def summaryOf(fill: => Unit): Array[Byte] = try {
+    measures.foreach(_.reset())
+    fill
     writer.clear()
     measures.foreach(_.write(writer))
     writer.toBytes
-  }
+  } catch { case _: RowFailure => Unknown }
 }
 
 object TimeTree {
   val NoTimer: Long = Long.MinValue
   val LeafCapacity = 64
   val InnerCapacity = 32
+  /** The summary of a node that has none: a query looks into the node. */
+  val Unknown: Array[Byte] = null
 
   final case class Entry(child: Long, first: Long, last: Long, count: Long, summary: Array[Byte])
 
