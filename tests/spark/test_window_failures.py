@@ -203,3 +203,23 @@ def test_a_condition_that_fails_does_not_hold(spark: SparkSession) -> None:
         driver.send_behind(at(41), "pairs", pair(45, 1, 0))
         assert totals(driver) == [(at(20), 5), (at(40), 0)]
         assert driver.records("pairs.dead-letters") == []
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_an_event_that_does_not_fit_one_of_its_windows_is_in_none(spark: SparkSession, size: int) -> None:
+    trigger = hr.after_watermark(early=hr.after_count(100))
+    with Driver(pairs(HOPPING, trigger, total="sum(a)", most="max(a)"), spark=spark) as driver:
+        # Of the windows of the third, one has room for it and the other has not.
+        sent = [pair(5, MOST), pair(25, 1), pair(15, 7), pair(15, -3), pair(26, -1)]
+        for start in range(0, len(sent), size):
+            driver.send("pairs", *sent[start : start + size])
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.row["a"] == 7
+        driver.advance_watermark(at(59))
+        results = {row["window_end"]: (row["n"], row["total"], row["most"]) for row in driver.read("out")}
+        assert results == {
+            at(10): (1, MOST, MOST),
+            at(20): (2, MOST - 3, MOST),
+            at(30): (3, -3, 1),
+            at(40): (2, 0, 1),
+        }

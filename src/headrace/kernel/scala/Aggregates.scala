@@ -136,6 +136,10 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
     catch { case NonFatal(problem) => throw new RowFailure(problem) }
   }
 
+  /** Fails where the functions that are updated by expressions would, on a row and what the buffer holds. Changes nothing. */
+  def check(buffer: InternalRow, row: InternalRow): Unit =
+    try updating.target(spare)(joined(buffer, row)) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
   private def add(buffer: InternalRow, row: InternalRow): Unit = {
     updating.target(buffer)(joined(buffer, row))
     addOneByOne(buffer, row)

@@ -85,8 +85,12 @@ final class Windows(step: WindowStep) extends Stage {
    * that was made for it goes.
    */
   private def aggregate(panes: Seq[Pane], event: Event): Unit =
-    try { evaluator.check(event.row); panes.foreach(pane => evaluator.update(pane.buffer(evaluator), event.row)) }
-    catch { case failure: RowFailure => panes.filter(_.isNew).foreach(index.remove); throw failure }
+    try {
+      evaluator.check(event.row)
+      // What one window holds may leave no room for the event, as in a sum: the first is changed once the others are known to take it.
+      panes.tail.foreach(pane => evaluator.check(pane.buffer(evaluator), event.row))
+      panes.foreach(pane => evaluator.update(pane.buffer(evaluator), event.row))
+    } catch { case failure: RowFailure => panes.filter(_.isNew).foreach(index.remove); throw failure }
 
   /** The event is in: all that the window notes of it besides. */
   private def count(pane: Pane, event: Event, watermark: Long): Unit = {
