@@ -49,7 +49,8 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
 
   override def keep(event: Event): Unit = {
     seen.put(passed, event.time)
-    if (seen.due == TimeTree.NoTimer) schedule(event.time + withinMs)
+    // A timer that an event far ahead has asked for must not keep the ids of all others until then.
+    if (seen.due == TimeTree.NoTimer || event.time + 2 * withinMs < seen.due) schedule(event.time + withinMs)
   }
 
   /** Null if a column of it is. */
@@ -65,7 +66,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
     if (!seen.isEmpty) schedule(math.max(seen.first + withinMs, watermark + withinMs / 8))
   }
 
-  private def schedule(time: Long): Unit = seen.setDue(timers.register(time))
+  private def schedule(time: Long): Unit = { timers.register(time); seen.setDue(time) }
 
   override def end(soon: Long): Unit = seen.save()
 }

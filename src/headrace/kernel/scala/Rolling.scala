@@ -149,9 +149,9 @@ final class Rolling(
   // While events come in, they prune what is too old; a timer is for the time after the last of them.
   override def end(soon: Long): Unit = {
     prune(soon)
-    if (events.due == TimeTree.NoTimer && !events.isEmpty) {
+    if (!events.isEmpty) {
       val more = events.count > mostBack && events.last + windowMs > soon
-      events.setDue(timers.register(events.last + (if (more) windowMs else retentionMs)))
+      events.schedule(timers, events.last + (if (more) windowMs else retentionMs), soon, retentionMs)
     }
     events.save()
   }

@@ -78,7 +78,7 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
 
   override def end(soon: Long): Unit = {
     events.prune(soon - sizeMs)
-    if (events.due == TimeTree.NoTimer && !events.isEmpty) events.setDue(timers.register(events.last + sizeMs))
+    if (!events.isEmpty) events.schedule(timers, events.last + sizeMs, soon, sizeMs)
     events.save()
   }
 }

@@ -90,6 +90,15 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   def setDue(time: Long): Unit = { due = time; root.dirty = true }
   def clearDue(): Unit = setDue(NoTimer)
 
+  /**
+   * Sees to it that the key is attended to if it falls silent: at the time given, which goes by its last event. But an event far ahead, as of a
+   * clock that is wrong, must not hold the others for so long; `first` may be older than what is kept, since nodes are dropped as a whole.
+   */
+  def schedule(timers: Timers, time: Long, soon: Long, keptMs: Long): Unit = {
+    val next = math.min(time, math.max(first, soon - keptMs) + FarAhead * keptMs)
+    if (due == NoTimer || next + keptMs < due) { timers.register(next); setDue(next) }
+  }
+
   /** Adds an event, behind those of the same time. */
   def insert(time: Long, row: UnsafeRow): Unit = {
     val sibling = insertInto(root, time, row)
@@ -306,6 +315,8 @@ object TimeTree {
   val NoTimer: Long = Long.MinValue
   val LeafCapacity = 64
   val InnerCapacity = 32
+  /** So many times what is kept. Events out of order by less need no timers of their own. */
+  private val FarAhead = 8
   /** The summary of a node that has none: a query looks into the node. */
   val Unknown: Array[Byte] = null
 
