@@ -65,13 +65,13 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     // Windows whose end has passed, but not their lateness, are told anew with what has come late.
     val late = touched.iterator.flatMap(s => ends(firstEnd(s), math.min(lastEnd(s), watermark))).filter(_ + latenessMs > watermark)
     if (restates) late.toArray.distinct.sorted.foreach(emit(_, out))
-    schedule()
+    index.schedule(timers, now, shared = true)
   }
 
   override def expire(watermark: Long, out: Outgoings): Unit = {
     now = watermark
     settle(out)
-    schedule()
+    index.schedule(timers, now, shared = true)
   }
 
   override def end(soon: Long): Unit = index.save()
@@ -125,15 +125,6 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
   private def note(pane: Pane): Unit = {
     val next = math.max(firstEnd(pane.start), afterSettled)
     index.note(pane, if (next <= lastEnd(pane.start)) next else lastEnd(pane.start) + latenessMs, Long.MaxValue)
-  }
-
-  private def schedule(): Unit = {
-    if (index.timer <= now) index.setTimer(TimeTree.NoTimer)
-    val due = index.nextDue
-    if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due, shared = true)
-      index.setTimer(due)
-    }
   }
 }
 

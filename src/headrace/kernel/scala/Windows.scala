@@ -95,7 +95,6 @@ final class Windows(step: WindowStep) extends Stage {
   /** The event is in: all that the window notes of it besides. */
   private def count(pane: Pane, event: Event, watermark: Long): Unit = {
     pane.isNew = false
-    pane.count += 1
     // An event behind the watermark can't hold back the time of the result: that time has been passed already.
     if (event.time >= watermark) pane.earliest = math.min(pane.earliest, event.time)
     pane.latest = math.max(pane.latest, event.time)
@@ -166,7 +165,6 @@ final class Windows(step: WindowStep) extends Stage {
 
   /** All that the other one notes besides what has been aggregated. */
   private def join(into: Pane, other: Pane): Unit = {
-    into.count += other.count
     into.earliest = math.min(into.earliest, other.earliest)
     into.latest = math.max(into.latest, other.latest)
     into.arrived = math.max(into.arrived, other.arrived)
@@ -225,12 +223,7 @@ final class Windows(step: WindowStep) extends Stage {
   }
 
   private def schedule(out: Outgoings): Unit = {
-    if (index.timer <= context.watermark) index.setTimer(TimeTree.NoTimer)
-    val due = index.nextDue
-    if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due, shared = !assigner.merges)
-      index.setTimer(due)
-    }
+    index.schedule(timers, context.watermark, shared = !assigner.merges)
     if (usesClock) {
       val clock = index.nextClock
       if (clock < index.clock) { out.noteClock(clock); index.setClock(clock) }
