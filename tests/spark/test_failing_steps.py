@@ -194,3 +194,82 @@ def test_any_failure_of_an_expression_with_generated_code_and_without(spark: Spa
             else:
                 spark.conf.set(name, kept)
     assert {id: reason.split("[")[1].split("]")[0] for id, reason in reasons.items()} == FAILURES
+
+
+MOST = 2**63 - 1
+
+
+def summing(kind: str, stream: hr.Stream) -> hr.Stream:
+    """The sum of a and the number of events of the last hour, with each event."""
+    shops = stream.key_by("shop")
+    if kind == "sliding":
+        return shops.window("sums", hr.sliding("1h"), total="sum(a)", n="count(*)")
+    # Of the two windows, the one that can be computed is also the one that is computed first.
+    return shops.rolling("sums", last=hr.last("1s").sum("a"), total=hr.last("1h").sum("a"), n=hr.last("1h").count())
+
+
+@pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.parametrize("kind", ["rolling", "sliding"])
+def test_an_event_whose_sum_does_not_fit_has_no_part_in_later_ones(spark: SparkSession, kind: str, size: int) -> None:
+    pipeline, stream = declared()
+    summing(kind, stream).write("out")
+    sent = orders((MOST - 10, 0), (20, 0), (3, 0), (-4, 0), (15, 0))
+    with Driver(pipeline, spark=spark) as driver:
+        for start in range(0, len(sent), size):
+            driver.send("orders", *sent[start : start + size])
+        assert [(row["total"], row["n"]) for row in driver.read("out")] == [
+            (MOST - 10, 1),
+            (MOST - 7, 2),
+            (MOST - 11, 3),
+        ]
+        failed = driver.records("shops.dead-letters")
+        assert [letter.row["a"] for letter in failed] == [20, 15]
+        # Repaired and sent again each of them counts once.
+        driver.send("orders", *(letter.row | {"a": 2} for letter in failed))
+        assert [(row["total"], row["n"]) for row in driver.read("out")] == [(MOST - 8, 2), (MOST - 7, 5)]
+
+
+@pytest.mark.parametrize("size", [1, 10])
+@pytest.mark.parametrize("later", ["rolling", "dedupe"])
+def test_an_event_that_a_later_step_refuses_is_in_none_before_it(spark: SparkSession, later: str, size: int) -> None:
+    pipeline, stream = declared()
+    seen = (
+        stream.key_by("shop")
+        .dedupe("id", within="1h")
+        .rolling("seen", n=hr.last("1h").count(), before=hr.latest("a", back=1), itself=hr.latest("a", back=0))
+    )
+    if later == "rolling":
+        seen.rolling("sums", total=hr.last("1h").sum("a")).write("out")
+    else:
+        seen.dedupe("b", within="1h").write("out")
+    first, second, third = orders((1, 1), (2, 2), (3, 3))
+    sent = [first, second | ({"a": MOST} if later == "rolling" else {"b": None}), third, second]
+    with Driver(pipeline, spark=spark) as driver:
+        for start in range(0, len(sent), size):
+            driver.send("orders", *sent[start : start + size])
+        (letter,) = driver.records("shops.dead-letters")
+        assert letter.row["id"] == "o1"
+        rows = driver.read("out")
+        assert [(row["id"], row["n"]) for row in rows] == [("o0", 1), ("o2", 2), ("o1", 2)]
+        assert [row.get("before") for row in rows] == [None, {"a": 1}, {"a": 1}]
+        assert [row["itself"] for row in rows] == [{"a": 1}, {"a": 3}, {"a": 2}]
+        if later == "rolling":
+            assert [row["total"] for row in rows] == [1, 4, 3]
+
+
+def test_a_dedupe_has_seen_what_a_later_step_takes_out_or_finds_late(spark: SparkSession) -> None:
+    pipeline, stream = declared()
+    counted = stream.key_by("shop").dedupe("id", within="1h").where("b > 0").rolling("seen", n=hr.last("1h").count())
+    counted.write("out")
+    counted.late.write("late")
+    counted.duplicates.write("again")
+    with Driver(pipeline, spark=spark) as driver:
+        first, second, third = orders((1, 1), (2, 0), (3, 3))
+        driver.send("orders", first, second, third)
+        assert [(row["id"], row["n"]) for row in driver.read("out")] == [("o0", 1), ("o2", 2)]
+        driver.send("orders", second | {"b": 1})
+        driver.advance_watermark("2024-01-01T10:30:00Z")
+        late = first | {"id": "o9"}
+        driver.send("orders", late, late)
+        assert [row["id"] for row in driver.read("late")] == ["o9"]
+        assert [row["id"] for row in driver.read("again")] == ["o1", "o9"]

@@ -213,3 +213,25 @@ def test_a_column_with_a_name_that_means_something_to_spark(spark: SparkSession,
         assert [(row[name], row["sum " + name]) for row in driver.read("rolling")] == [("ann", 1), ("ann", 3)]
         assert driver.read("selected") == [{name: "ann", "more": "ann"}] * 2
         assert [(row[name], row["n"]) for row in driver.read("applied")] == [("ann", 2)]
+
+
+@pytest.mark.parametrize("size", [50, 300])
+def test_sums_of_more_than_any_window_need_not_fit(spark: SparkSession, size: int) -> None:
+    """The state of a sliding window has sums of many events at once, more than are in any window."""
+    pipeline = hr.Pipeline("sums")
+    timed = pipeline.read("pairs", schema="a BIGINT, at BIGINT").event_time("at", out_of_order="1m")
+    timed.window("sums", hr.sliding("1s"), total="sum(a)", n="count(*)").write("out")
+    start = 1_704_103_200_000
+    events = [{"a": 2**62 if at % 2000 == 0 else 1, "at": start + at} for at in range(0, 60_000, 400)]
+    # Out of order too, so that what is there is split in its middle.
+    events += [{"a": 1, "at": start + at} for at in (*range(100, 60_000, 800), *range(300, 60_000, 1300))]
+    with Driver(pipeline, spark=spark) as driver:
+        for first in range(0, len(events), size):
+            driver.send("pairs", *events[first : first + size])
+        found = [(row["total"], row["n"]) for row in driver.read("out")]
+        assert driver.records("sums.dead-letters") == []
+    expected = []
+    for number, event in enumerate(events):
+        window = [e["a"] for e in events[: number + 1] if event["at"] - 1000 < e["at"] <= event["at"]]
+        expected.append((sum(window), len(window)))
+    assert found == expected

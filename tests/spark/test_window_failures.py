@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -128,3 +130,96 @@ def test_a_late_event_that_would_fail_is_late(spark: SparkSession) -> None:
         driver.send("pairs", pair(0, 1, 0))
         assert [row["a"] for row in driver.read("late")] == [1]
         assert driver.records("pairs.dead-letters") == []
+
+
+HOPPING = hr.hopping("20m", every="10m")
+COMPUTE = "step `counted` could not compute the result of its window 2024-01-01T10:00:00Z to 2024-01-01T10:20:00Z: "
+
+
+def totals(driver: Driver) -> list[tuple[str, int]]:
+    return sorted((row["window_end"], row["total"]) for row in driver.read("out"))
+
+
+def test_slices_that_do_not_fit_together_make_a_dead_letter_of_their_window(spark: SparkSession) -> None:
+    with Driver(pairs(HOPPING, total="sum(a)"), spark=spark) as driver:
+        driver.send("pairs", pair(5, MOST), pair(15, 1))
+        driver.advance_watermark(at(21))
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.headers["headrace-reason"].startswith(COMPUTE + "SparkArithmeticException: ")
+        assert totals(driver) == [(at(10), MOST)]
+        # A late event has both windows tell anew: now they fit.
+        driver.send("pairs", pair(8, -5))
+        assert totals(driver) == [(at(10), MOST - 5), (at(20), MOST - 4)]
+        driver.send("pairs", pair(9, 5))
+        assert totals(driver) == [(at(10), MOST)]
+        driver.advance_watermark(at(59))
+        assert totals(driver) == [(at(30), 1)]
+        assert len(driver.records("pairs.dead-letters")) == 1
+
+
+class PromptDriver(Driver):
+    """Rows may come at the heels of a watermark, before what it makes due has been attended to."""
+
+    def send_behind(self, watermark: str, topic: str, *rows: dict[str, Any]) -> None:
+        (query,) = self._queries
+        planned = self._folder / "0" / "offsets"
+        before = len(list(planned.iterdir()))
+        moment = datetime.fromisoformat(watermark)
+        value = str(round(moment.timestamp() * 1000)).encode()
+        query.log.add("headrace.control", 0, self._positions.take("headrace.control", 0), self._clock, None, value)
+        query.log.flush()
+        # Once the batch of the claim is planned, what comes is of the next one, which has the watermark.
+        deadline = time.monotonic() + 60
+        while len(list(planned.iterdir())) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        self.send(topic, *rows)
+
+
+def test_an_event_is_not_to_blame_for_a_window_that_closes_when_it_comes(spark: SparkSession) -> None:
+    with PromptDriver(pairs(HOPPING, total="sum(a)"), spark=spark) as driver:
+        driver.send("pairs", pair(5, MOST), pair(15, 1))
+        driver.send_behind(at(21), "pairs", pair(25, 7), pair(26, 8))
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.headers["headrace-reason"].startswith(COMPUTE)
+        assert totals(driver) == [(at(10), MOST)]
+        driver.advance_watermark(at(59))
+        assert totals(driver) == [(at(30), 16), (at(40), 15)]
+
+
+def test_a_condition_that_fails_does_not_hold(spark: SparkSession) -> None:
+    """Others beside it may."""
+    some, many = hr.when(F.col("errors") / F.col("total") > 0.1), hr.when("n >= 3")
+    trigger = hr.after_watermark(early=hr.any_of(some, many))
+    pipeline = pairs(hr.tumbling("20m"), trigger, errors="sum(a)", total="sum(b)")
+    with PromptDriver(pipeline, spark=spark) as driver:
+        driver.send("pairs", pair(1, 1, 0))
+        assert totals(driver) == []
+        driver.send("pairs", pair(2, 1, 0), pair(3, 1, 0))
+        assert totals(driver) == [(at(20), 0)]
+        driver.send("pairs", pair(4, 1, 5))
+        assert totals(driver) == [(at(20), 5)]
+        driver.send("pairs", pair(25, 1, 0))
+        driver.send_behind(at(41), "pairs", pair(45, 1, 0))
+        assert totals(driver) == [(at(20), 5), (at(40), 0)]
+        assert driver.records("pairs.dead-letters") == []
+
+
+@pytest.mark.parametrize("size", [1, 10])
+def test_an_event_that_does_not_fit_one_of_its_windows_is_in_none(spark: SparkSession, size: int) -> None:
+    trigger = hr.after_watermark(early=hr.after_count(100))
+    with Driver(pairs(HOPPING, trigger, total="sum(a)", most="max(a)"), spark=spark) as driver:
+        # Of the windows of the third, one has room for it and the other has not.
+        sent = [pair(5, MOST), pair(25, 1), pair(15, 7), pair(15, -3), pair(26, -1)]
+        for start in range(0, len(sent), size):
+            driver.send("pairs", *sent[start : start + size])
+        (letter,) = driver.records("pairs.dead-letters")
+        assert letter.row["a"] == 7
+        driver.advance_watermark(at(59))
+        results = {row["window_end"]: (row["n"], row["total"], row["most"]) for row in driver.read("out")}
+        assert results == {
+            at(10): (1, MOST, MOST),
+            at(20): (2, MOST - 3, MOST),
+            at(30): (3, -3, 1),
+            at(40): (2, 0, 1),
+        }

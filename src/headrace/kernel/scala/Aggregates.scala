@@ -136,6 +136,10 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
     catch { case NonFatal(problem) => throw new RowFailure(problem) }
   }
 
+  /** Fails where the functions that are updated by expressions would, on a row and what the buffer holds. Changes nothing. */
+  def check(buffer: InternalRow, row: InternalRow): Unit =
+    try updating.target(spare)(joined(buffer, row)) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
   private def add(buffer: InternalRow, row: InternalRow): Unit = {
     updating.target(buffer)(joined(buffer, row))
     addOneByOne(buffer, row)
@@ -150,8 +154,11 @@ final class AggregateEvaluator(input: Seq[Attribute], results: Seq[NamedExpressi
     }
   }
 
-  /** Adds a stored buffer to a live one. */
-  def merge(buffer: InternalRow, bytes: Array[Byte]): Unit = {
+  /** Adds a stored buffer to a live one. It may fail: two sums need not fit together. */
+  def merge(buffer: InternalRow, bytes: Array[Byte]): Unit =
+    try join(buffer, bytes) catch { case NonFatal(problem) => throw new RowFailure(problem) }
+
+  private def join(buffer: InternalRow, bytes: Array[Byte]): Unit = {
     stored.pointTo(bytes, bytes.length)
     merging.target(buffer)(joined(buffer, stored))
     var i = 0

@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.{StringType, StructType}
  * is older than the memory reaches back (watermark - withinMs) can't be judged and is late; and what is remembered from before
  * then counts no more, whether it has been cleared away by now or not.
  *
- * An event without an id is a dead letter: two of them are not the same event. One that fails in a later stage is forgotten again, so
+ * An event without an id is a dead letter: two of them are not the same event. One that fails in a later stage is not remembered, so
  * that it passes when it comes repaired.
  */
 final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], withinMs: Long) extends Stage {
@@ -22,9 +22,8 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
   @transient private lazy val idRow =
     UnsafeProjection.create(idOrdinals.map(i => normalize(BoundReference(i, schema(i).dataType, nullable = true))).toIndexedSeq)
   private val plainString = idOrdinals.length == 1 && schema(idOrdinals(0)).dataType == StringType
-  /** Of the event that passed last: its id, and when this was seen before it. */
+  /** Of the event that passed last. */
   @transient private var passed: Array[Byte] = _
-  @transient private var before: Long = _
 
   override def open(handle: StatefulProcessorHandle, own: Timers): Unit = {
     timers = own
@@ -44,16 +43,15 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
       // What is absent is before all horizons.
       if (first > horizon && math.abs(event.time - first) < withinMs) {
         event.leave(Routes.Duplicate, Reasons.duplicate(name))
-      } else {
-        passed = id
-        before = first
-        seen.put(id, event.time)
-        if (seen.due == TimeTree.NoTimer) schedule(event.time + withinMs)
-      }
+      } else passed = id
     }
   }
 
-  override def undo(event: Event): Unit = if (before == IdSet.Absent) seen.remove(passed) else seen.put(passed, before)
+  override def keep(event: Event): Unit = {
+    seen.put(passed, event.time)
+    // A timer that an event far ahead has asked for must not keep the ids of all others until then.
+    if (seen.due == TimeTree.NoTimer || event.time + 2 * withinMs < seen.due) schedule(event.time + withinMs)
+  }
 
   /** Null if a column of it is. */
   private def idOf(event: Event): Array[Byte] =
@@ -68,7 +66,7 @@ final class Dedupe(name: String, schema: StructType, idOrdinals: Array[Int], wit
     if (!seen.isEmpty) schedule(math.max(seen.first + withinMs, watermark + withinMs / 8))
   }
 
-  private def schedule(time: Long): Unit = seen.setDue(timers.register(time))
+  private def schedule(time: Long): Unit = { timers.register(time); seen.setDue(time) }
 
   override def end(soon: Long): Unit = seen.save()
 }

@@ -55,12 +55,6 @@ final class ExactSum {
   /** The sum itself. Only of a finite one. */
   def exact: JBigDecimal = ordinary.exact.add(large.exact.multiply(new JBigDecimal(UpScale)))
 
-  def merge(other: ExactSum): Unit = {
-    ordinary.addAll(other.ordinary, 1.0)
-    large.addAll(other.large, 1.0)
-    if (other.hasSpecial) addSpecial(other.special)
-  }
-
   def write(out: ByteWriter): Unit = {
     out.putByte(if (hasSpecial) 1 else 0)
     if (hasSpecial) out.putDouble(special)

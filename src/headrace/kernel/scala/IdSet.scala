@@ -62,13 +62,6 @@ final class IdSet(store: NodeStore) {
     if (size > shardCount * ShardTarget) grow()
   }
 
-  /** Drops an id that is there. */
-  def remove(id: Array[Byte]): Unit = {
-    val h = hash(id)
-    size -= shard(address(h, shardCount)).remove(h, id)
-    headerDirty = true
-  }
-
   private def grow(): Unit = {
     val source = shard(shardCount - java.lang.Long.highestOneBit(shardCount))
     val fresh = new Shard
@@ -173,8 +166,6 @@ object IdSet {
       }
       at < 0
     }
-
-    def remove(hash: Int, id: Array[Byte]): Int = { val there = indexOf(hash, id); keep(_ != there) }
 
     private def room(bytes: Int): Unit =
       if (used + bytes > data.length) data = Arrays.copyOf(data, math.max(used + bytes, math.max(data.length * 2, 256)))

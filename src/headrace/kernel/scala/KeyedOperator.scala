@@ -24,7 +24,7 @@ case class RowLayout(width: Int, route: Int, time: Int, partition: Int, offset: 
  * - A row that arrives with a side route (a payload that did not parse, a time too far ahead) passes through untouched.
  * - A control row ticks the clock: every key that waits for the time is attended to.
  * - Each other row goes through the stages in order until one of them sends it elsewhere. A stage that fails on a row sends that row to the
- *   dead letters; it never stops the partition. The stages before it are told of that.
+ *   dead letters; it never stops the partition. What the stages before it were to remember of the row they do not.
  * - In real time Spark takes the expired timers right after the first row of a batch. What is to be done then waits in a backlog, so that rows
  *   are not kept waiting.
  */
@@ -167,27 +167,27 @@ final class KeyedOperator(
     event.arrived = event.row.getLong(layout.timestamp)
     event.route = Routes.Result
     event.reason = null
-    var entered = 0
+    var passed = 0
     try {
-      while (entered < stages.length && event.route == Routes.Result) {
-        entered += 1
-        stages(entered - 1).process(event, watermark, out)
+      while (passed < stages.length && event.route == Routes.Result) {
+        stages(passed).process(event, watermark, out)
+        if (event.route == Routes.Result) passed += 1
       }
     } catch {
       case problem: ArithmeticException => event.leave(Routes.DeadLetter, Reasons.failed(problem))
       case failure: RowFailure => event.leave(Routes.DeadLetter, Reasons.failed(failure.getCause))
     }
-    if (event.route == Routes.DeadLetter) undoBefore(entered - 1)
     if (event.route != Routes.Absorbed) {
       // The projection writes into one buffer, and `getBytes` may hand out that buffer itself: hence the copy.
       val result = if (event.route == Routes.Result) toUnsafe(results).copy().getBytes else null
       out.add(Outgoing(event.route, bytes, result, event.reason))
     }
+    if (event.route != Routes.DeadLetter) keep(passed)
   }
 
-  private def undoBefore(failed: Int): Unit = {
-    var i = failed - 1
-    while (i >= 0) { stages(i).undo(event); i -= 1 }
+  private def keep(passed: Int): Unit = {
+    var i = 0
+    while (i < passed) { stages(i).keep(event); i += 1 }
   }
 
   private def view(row: Array[Byte]): UnsafeRow = { event.row.pointTo(row, row.length); event.row }

@@ -15,7 +15,6 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
   /** Events have come since the last result. */
   var fresh = false
   var index = 0L
-  var count = 0L
   /** Of the events that the result's time depends on. */
   var earliest: Long = Long.MaxValue
   var latest: Long = Long.MinValue
@@ -46,12 +45,11 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
     bytes
   }
 
-  def clearBuffer(): Unit = { live = null; bytes = null; count = 0L; earliest = Long.MaxValue; latest = Long.MinValue }
+  def clearBuffer(): Unit = { live = null; bytes = null; earliest = Long.MaxValue; latest = Long.MinValue }
 
   def write(out: ByteWriter, evaluator: AggregateEvaluator): Unit = {
     out.putByte((if (closed) 1 else 0) | (if (onTime) 2 else 0) | (if (fresh) 4 else 0))
     out.putLong(index)
-    out.putLong(count)
     out.putLong(earliest)
     out.putLong(latest)
     out.putLong(arrived)
@@ -69,7 +67,6 @@ final class Pane(val id: Long, var start: Long, var end: Long, slots: Int) {
     onTime = (flags & 2) != 0
     fresh = (flags & 4) != 0
     index = in.getLong()
-    count = in.getLong()
     earliest = in.getLong()
     latest = in.getLong()
     arrived = in.getLong()

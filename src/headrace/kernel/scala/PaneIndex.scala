@@ -19,7 +19,7 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
   private var stored = false
   private var changed = false
   /** The event-time timer that is registered; `TimeTree.NoTimer` if none is. */
-  var timer: Long = TimeTree.NoTimer
+  private var timer: Long = TimeTree.NoTimer
   /** The processing time that is noted with the clock; Long.MaxValue if none is. */
   var clock: Long = Long.MaxValue
 
@@ -78,7 +78,17 @@ final class PaneIndex(store: NodeStore, slots: Int, evaluator: AggregateEvaluato
     }
   }
 
-  def setTimer(time: Long): Unit = if (timer != time) { timer = time; changed = true }
+  /** Sees to it that a timer is registered for what is due next. One that the watermark has reached is gone. */
+  def schedule(timers: Timers, watermark: Long, shared: Boolean): Unit = {
+    if (timer <= watermark) setTimer(TimeTree.NoTimer)
+    val due = nextDue
+    if (due != Long.MaxValue && (timer == TimeTree.NoTimer || due < timer)) {
+      timers.registerExactly(due, shared)
+      setTimer(due)
+    }
+  }
+
+  private def setTimer(time: Long): Unit = if (timer != time) { timer = time; changed = true }
   def setClock(time: Long): Unit = if (clock != time) { clock = time; changed = true }
 
   def setSettled(time: Long): Unit = if (settled < time) { settled = time; changed = true }

@@ -27,7 +27,8 @@ case class LatestEvent(ordinals: Array[Int], back: Int, withinMs: Long, resultTy
 /**
  * Per event, aggregates over the event-time window (t - w, t] of what has arrived of its key, the event itself
  * included; `latest` gives columns of the n-th previous event by event time. An event that comes out of order but not behind the
- * watermark gets the result of its own window. An event behind the watermark is late: it changes nothing.
+ * watermark gets the result of its own window. An event behind the watermark is late: it changes nothing. Nor does one whose results can't be
+ * computed: they are, before the event goes in.
  *
  * State: the events of (watermark - largest window, ...], dropped when the watermark passes; a timer cleans up keys that fall silent. A `latest` that
  * reaches further back than the windows keeps, of the events before those, only as many as it counts back.
@@ -54,6 +55,8 @@ final class Rolling(
   @transient private var latestRows: Array[UnsafeProjection] = _
   @transient private lazy val storedRow = UnsafeProjection.create(
     storedOrdinals.map(i => BoundReference(i, schema(i).dataType, nullable = true)).toIndexedSeq)
+  /** What is kept of the event that passed last. */
+  @transient private var row: UnsafeRow = _
   @transient private lazy val previous = new UnsafeRow(storedOrdinals.length)
 
   private def measuresOf(w: WindowAggregate): Seq[MeasureSpec] = if (w.ordinal < 0) Nil else {
@@ -100,22 +103,32 @@ final class Rolling(
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
     else {
       prune(watermark)
-      val rank = events.insert(event.time, storedRow(event.row))
+      row = storedRow(event.row)
       var i = 0
       while (i < plans.length) { plans(i).evaluate(event); i += 1 }
-      i = 0
-      while (i < latest.length) {
-        event.results(firstResult + windows.length + i) = lookBack(i, event.time, rank)
-        i += 1
-      }
+      if (latest.length > 0) lookBack(event)
     }
   }
 
-  private def lookBack(i: Int, time: Long, rank: Long): InternalRow = {
-    val wanted = rank - latest(i).back
-    if (wanted < 0 || events.select(wanted, previous) <= time - latest(i).withinMs) null
-    else latestRows(i)(previous).copy()
+  override def keep(event: Event): Unit = events.insert(event.time, row)
+
+  private def lookBack(event: Event): Unit = {
+    val rank = events.countUpTo(event.time)
+    var i = 0
+    while (i < latest.length) {
+      event.results(firstResult + windows.length + i) = previousOf(latest(i), event.time, rank) match {
+        case null => null
+        case found => latestRows(i)(found).copy()
+      }
+      i += 1
+    }
   }
+
+  /** The event so far back from the one of that time and rank, or null. */
+  private def previousOf(look: LatestEvent, time: Long, rank: Long): UnsafeRow =
+    if (look.back == 0) row
+    else if (look.back > rank || events.select(rank - look.back, previous) <= time - look.withinMs) null
+    else previous
 
   override def expire(watermark: Long, out: Outgoings): Unit = if (events.due != TimeTree.NoTimer && events.due <= watermark) {
     prune(watermark)
@@ -137,9 +150,9 @@ final class Rolling(
   // While events come in, they prune what is too old; a timer is for the time after the last of them.
   override def end(soon: Long): Unit = {
     prune(soon)
-    if (events.due == TimeTree.NoTimer && !events.isEmpty) {
+    if (!events.isEmpty) {
       val more = events.count > mostBack && events.last + windowMs > soon
-      events.setDue(timers.register(events.last + (if (more) windowMs else retentionMs)))
+      events.schedule(timers, events.last + (if (more) windowMs else retentionMs), soon, retentionMs)
     }
     events.save()
   }
@@ -147,7 +160,7 @@ final class Rolling(
   /** All aggregates over one width of window: one walk through the tree serves them. */
   private final class WindowPlan(windowMs: Long, wanted: Array[Measure], outputs: Array[(Int, () => Any)]) {
     def evaluate(event: Event): Unit = {
-      events.query(event.time - windowMs, event.time, wanted)
+      events.query(event.time - windowMs, event.time, row, wanted)
       var i = 0
       while (i < outputs.length) { event.results(outputs(i)._1) = outputs(i)._2(); i += 1 }
     }

@@ -2,6 +2,7 @@ package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.streaming.StatefulProcessorHandle
 
 /**
@@ -64,13 +65,13 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     // Windows whose end has passed, but not their lateness, are told anew with what has come late.
     val late = touched.iterator.flatMap(s => ends(firstEnd(s), math.min(lastEnd(s), watermark))).filter(_ + latenessMs > watermark)
     if (restates) late.toArray.distinct.sorted.foreach(emit(_, out))
-    schedule()
+    index.schedule(timers, now, shared = true)
   }
 
   override def expire(watermark: Long, out: Outgoings): Unit = {
     now = watermark
     settle(out)
-    schedule()
+    index.schedule(timers, now, shared = true)
   }
 
   override def end(soon: Long): Unit = index.save()
@@ -96,38 +97,34 @@ final class SharedHops(step: WindowStep, hops: Aligned, restates: Boolean) exten
     else (Math.floorDiv(index.settled - offset - size, slide) + 1) * slide + offset + size
 
   private def emit(end: Long, out: Outgoings): Unit = {
-    val buffer = evaluator.empty()
-    var arrived = Long.MinValue
-    index.overlapping(Span(end - size, end)).foreach { pane =>
-      val bytes = pane.stored(evaluator)
-      if (bytes != null) evaluator.merge(buffer, bytes)
-      arrived = math.max(arrived, pane.arrived)
-    }
-    val before = index.told(end)
-    val last = !restates || end + latenessMs <= now
-    try result.fill(end - size, end, buffer)
+    val slices = index.overlapping(Span(end - size, end))
+    // Slices that do not fit together, or an expression over the aggregates that fails: no event is to blame for either.
+    try result.fill(end - size, end, merged(slices))
     catch { case failure: RowFailure =>
       out.deadLetter(Reasons.resultFailed(name, Span(end - size, end), failure.getCause))
       return
     }
+    val arrived = slices.foldLeft(Long.MinValue)((latest, slice) => math.max(latest, slice.arrived))
+    val before = index.told(end)
+    val last = !restates || end + latenessMs <= now
     result.pane(Some(end - 1), before, if (before == 0L) Windows.OnTime else Windows.Late, last,
       if (before == 0L) Windows.Inserted else Windows.Updated, arrived)
     out.result(result.bytes)
     if (!last) index.tell(end, before + 1)
   }
 
+  private def merged(slices: Seq[Pane]): InternalRow = {
+    val buffer = evaluator.empty()
+    slices.foreach { slice =>
+      val bytes = slice.stored(evaluator)
+      if (bytes != null) evaluator.merge(buffer, bytes)
+    }
+    buffer
+  }
+
   private def note(pane: Pane): Unit = {
     val next = math.max(firstEnd(pane.start), afterSettled)
     index.note(pane, if (next <= lastEnd(pane.start)) next else lastEnd(pane.start) + latenessMs, Long.MaxValue)
-  }
-
-  private def schedule(): Unit = {
-    if (index.timer <= now) index.setTimer(TimeTree.NoTimer)
-    val due = index.nextDue
-    if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due, shared = true)
-      index.setTimer(due)
-    }
   }
 }
 

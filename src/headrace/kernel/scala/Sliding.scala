@@ -28,7 +28,8 @@ final class AggregateMeasure(evaluator: AggregateEvaluator) extends Measure {
 
 /**
  * Event-triggered windows: each event gets the aggregates over (t - size, t] of what has arrived of its key. As `Rolling`, with any of Spark's
- * aggregates; `stored` are the columns that they need.
+ * aggregates; `stored` are the columns that they need. The result is computed before the event goes in: one on which an aggregate fails changes
+ * nothing.
  */
 final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: Array[Int]) extends Stage {
   import step._
@@ -39,6 +40,8 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
   @transient private var wanted: Array[Measure] = _
   @transient private var events: TimeTree = _
   @transient private var result: ResultRow = _
+  /** What is kept of the event that passed last. */
+  @transient private var row: UnsafeRow = _
   @transient private lazy val storedRow =
     UnsafeProjection.create(stored.map(i => BoundReference(i, schema(i).dataType, nullable = true)).toIndexedSeq)
 
@@ -57,16 +60,15 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
   override def process(event: Event, watermark: Long, out: Outgoings): Unit =
     if (event.time < watermark) event.leave(Routes.Late, Reasons.late(event.time, watermark))
     else {
-      val row = storedRow(event.row)
-      // An event on which an aggregate fails must not get into the tree, whose summaries it would break.
-      evaluator.update(evaluator.empty(), row)
+      row = storedRow(event.row)
       events.prune(watermark - sizeMs)
-      events.insert(event.time, row)
-      events.query(event.time - sizeMs, event.time, wanted)
+      events.query(event.time - sizeMs, event.time, row, wanted)
       result.fill(event.time - sizeMs, event.time, measure.buffer)
       result.pane(Some(event.time), 0L, Windows.OnTime, last = true, Windows.Inserted, event.arrived)
       result.row.values.copyToArray(event.results)
     }
+
+  override def keep(event: Event): Unit = events.insert(event.time, row)
 
   override def expire(watermark: Long, out: Outgoings): Unit =
     if (events.due != TimeTree.NoTimer && events.due <= watermark) {
@@ -76,7 +78,7 @@ final class Sliding(step: WindowStep, sizeMs: Long, schema: StructType, stored: 
 
   override def end(soon: Long): Unit = {
     events.prune(soon - sizeMs)
-    if (events.due == TimeTree.NoTimer && !events.isEmpty) events.setDue(timers.register(events.last + sizeMs))
+    if (!events.isEmpty) events.schedule(timers, events.last + sizeMs, soon, sizeMs)
     events.save()
   }
 }

@@ -38,14 +38,17 @@ trait Stage extends Serializable {
   /** The rows of the current key begin. `unknown` if the key can't have any state: there is then no need to look for it. */
   def begin(unknown: Boolean): Unit
 
-  /** What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. */
+  /**
+   * What the stage does with a row: fill its results, or `leave` for a side route. A stage may also give rows of its own. What it has to remember
+   * of a row that it lets pass waits for `keep`.
+   */
   def process(event: Event, watermark: Long, out: Outgoings): Unit
 
   /**
-   * The row that the stage has just let pass has failed in a later one and is a dead letter. A stage that would hold back the row when it comes
-   * again, repaired, takes back what it noted of it.
+   * The row that the stage has just let pass is not a dead letter of a later stage either: remember it. A row that fails leaves no trace in any
+   * stage, so that it is new when it comes again, repaired.
    */
-  def undo(event: Event): Unit = ()
+  def keep(event: Event): Unit = ()
 
   /** The rows of the current key in this batch have all been processed. */
   def finish(watermark: Long, out: Outgoings): Unit = ()

@@ -34,7 +34,7 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   /** When the key's timer is due; `NoTimer` if none is registered. */
   var due: Long = NoTimer
 
-  /** How many rows the last query met. */
+  /** How many rows the last query was over. */
   var matched: Long = 0L
 
   /** Turns to the tree of the current key, which is empty if the key is `unknown`. */
@@ -90,9 +90,18 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
   def setDue(time: Long): Unit = { due = time; root.dirty = true }
   def clearDue(): Unit = setDue(NoTimer)
 
-  /** Adds an event and tells its rank: how many events stand before it. */
-  def insert(time: Long, row: UnsafeRow): Long = {
-    val (rank, sibling) = insertInto(root, time, row)
+  /**
+   * Sees to it that the key is attended to if it falls silent: at the time given, which goes by its last event. But an event far ahead, as of a
+   * clock that is wrong, must not hold the others for so long; `first` may be older than what is kept, since nodes are dropped as a whole.
+   */
+  def schedule(timers: Timers, time: Long, soon: Long, keptMs: Long): Unit = {
+    val next = math.min(time, math.max(first, soon - keptMs) + FarAhead * keptMs)
+    if (due == NoTimer || next + keptMs < due) { timers.register(next); setDue(next) }
+  }
+
+  /** Adds an event, behind those of the same time. */
+  def insert(time: Long, row: UnsafeRow): Unit = {
+    val sibling = insertInto(root, time, row)
     if (sibling != null) {
       val left = root
       left.id = newId()
@@ -105,16 +114,16 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
       top.dirty = true
       root = top
     }
-    rank
   }
 
-  private def insertInto(node: Node, time: Long, row: UnsafeRow): (Long, Node) = node match {
+  /** Gives the node that was split off, or null. */
+  private def insertInto(node: Node, time: Long, row: UnsafeRow): Node = node match {
     case leaf: Leaf =>
       leaf.dirty = true
       val at = leaf.upperBound(time)
       if (leaf.size < LeafCapacity) {
         leaf.insert(at, time, row)
-        (at, null)
+        null
       } else {
         // Events mostly come in order: at the end of a full leaf a new one begins, so that leaves stay full.
         val right = new Leaf(newId())
@@ -125,41 +134,41 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
           leaf.moveTail(LeafCapacity / 2, right)
           if (at <= leaf.size) leaf.insert(at, time, row) else right.insert(at - leaf.size, time, row)
         }
-        (at, right)
+        right
       }
     case inner: Inner =>
       inner.dirty = true
       var i = inner.size - 1
       while (i > 0 && inner.firsts(i) > time) i -= 1
-      val before = inner.countBefore(i)
       val child = this.node(inner.children(i))
-      val (rank, sibling) = insertInto(child, time, row)
+      val sibling = insertInto(child, time, row)
       if (sibling == null) {
         inner.firsts(i) = math.min(inner.firsts(i), time)
         inner.lasts(i) = math.max(inner.lasts(i), time)
         inner.counts(i) += 1
         inner.summaries(i) = extend(inner.summaries(i), row)
-        (before + rank, null)
+        null
       } else {
         inner.set(i, entryOf(child))
         inner.insert(i + 1, entryOf(sibling))
-        if (inner.size <= InnerCapacity) (before + rank, null)
+        if (inner.size <= InnerCapacity) null
         else {
           val right = new Inner(newId(), inner.level)
           right.dirty = true
           cache.update(right.id, right)
           // As above: an append leaves the left node full.
           inner.moveTail(if (i + 2 == inner.size) inner.size - 1 else inner.size / 2, right)
-          (before + rank, right)
+          right
         }
       }
   }
 
-  /** Fills the measures with the events of (after, upTo]; only those in `wanted` are valid afterwards. */
-  def query(after: Long, upTo: Long, wanted: Array[Measure]): Unit = {
-    matched = 0L
+  /** Fills the measures with the events of (after, upTo] and, behind them, a row that is not in; only those in `wanted` are valid afterwards. */
+  def query(after: Long, upTo: Long, row: UnsafeRow, wanted: Array[Measure]): Unit = {
+    matched = 1L
     measures.foreach(_.reset())
     query(root, after, upTo, wanted)
+    wanted.foreach(_.add(row))
   }
 
   private def query(node: Node, after: Long, upTo: Long, wanted: Array[Measure]): Unit = node match {
@@ -180,7 +189,8 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
       var i = 0
       while (i < inner.size && inner.firsts(i) <= upTo) {
         if (inner.lasts(i) > after) {
-          if (inner.firsts(i) > after && inner.lasts(i) <= upTo) {
+          val whole = inner.firsts(i) > after && inner.lasts(i) <= upTo
+          if (whole && (wanted.length == 0 || inner.summaries(i) != Unknown)) {
             matched += inner.counts(i)
             if (wanted.length > 0) merge(inner.summaries(i))
           } else query(this.node(inner.children(i)), after, upTo, wanted)
@@ -267,25 +277,20 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     read
   })
 
-  private def entryOf(node: Node): Entry = {
-    measures.foreach(_.reset())
-    node match {
-      case leaf: Leaf =>
-        var i = 0
-        while (i < leaf.size) { leaf.point(cursor, i); measures.foreach(_.add(cursor)); i += 1 }
-      case inner: Inner =>
-        var i = 0
-        while (i < inner.size) { merge(inner.summaries(i)); i += 1 }
+  private def entryOf(node: Node): Entry = Entry(node.id, node.first, node.last, node.count, node match {
+    case leaf: Leaf => summaryOf {
+      var i = 0
+      while (i < leaf.size) { leaf.point(cursor, i); measures.foreach(_.add(cursor)); i += 1 }
     }
-    Entry(node.id, node.first, node.last, node.count, summary())
-  }
+    case inner: Inner if inner.isKnown => summaryOf {
+      var i = 0
+      while (i < inner.size) { merge(inner.summaries(i)); i += 1 }
+    }
+    case _ => Unknown
+  })
 
-  private def extend(bytes: Array[Byte], row: UnsafeRow): Array[Byte] = {
-    measures.foreach(_.reset())
-    merge(bytes)
-    measures.foreach(_.add(row))
-    summary()
-  }
+  private def extend(bytes: Array[Byte], row: UnsafeRow): Array[Byte] =
+    if (bytes == Unknown) Unknown else summaryOf { merge(bytes); measures.foreach(_.add(row)) }
 
   private def merge(bytes: Array[Byte]): Unit = {
     val in = ByteBuffer.wrap(bytes)
@@ -293,17 +298,27 @@ final class TimeTree(width: Int, measures: Array[Measure], store: NodeStore) {
     while (m < measures.length) { measures(m).mergeFrom(in); m += 1 }
   }
 
-  private def summary(): Array[Byte] = {
+  /**
+   * The measures after they were filled. A node has the events of a longer time than a window may: what can't be computed over all of them, as a
+   * sum that leaves its type, is no reason to refuse an event.
+   */
+  private def summaryOf(fill: => Unit): Array[Byte] = try {
+    measures.foreach(_.reset())
+    fill
     writer.clear()
     measures.foreach(_.write(writer))
     writer.toBytes
-  }
+  } catch { case _: RowFailure => Unknown }
 }
 
 object TimeTree {
   val NoTimer: Long = Long.MinValue
   val LeafCapacity = 64
   val InnerCapacity = 32
+  /** So many times what is kept. Events out of order by less need no timers of their own. */
+  private val FarAhead = 8
+  /** The summary of a node that has none: a query looks into the node. */
+  val Unknown: Array[Byte] = null
 
   final case class Entry(child: Long, first: Long, last: Long, count: Long, summary: Array[Byte])
 

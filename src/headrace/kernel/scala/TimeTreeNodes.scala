@@ -112,7 +112,7 @@ private[headrace] object Leaf {
   }
 }
 
-/** Up to `InnerCapacity` children, each with its span of time, its number of events, and the measures over them. */
+/** Up to `InnerCapacity` children, each with its span of time, its number of events, and the measures over them if these can be computed. */
 private[headrace] final class Inner(var id: Long, val level: Int) extends Node {
   import TimeTree.{Entry, InnerCapacity}
 
@@ -126,6 +126,9 @@ private[headrace] final class Inner(var id: Long, val level: Int) extends Node {
   override def count: Long = countBefore(size)
   override def first: Long = firsts(0)
   override def last: Long = lasts(size - 1)
+
+  /** Whether all children have summaries. */
+  def isKnown: Boolean = { var i = 0; while (i < size && summaries(i) != TimeTree.Unknown) i += 1; i == size }
 
   def countBefore(i: Int): Long = { var sum = 0L; var k = 0; while (k < i) { sum += counts(k); k += 1 }; sum }
 
@@ -162,8 +165,7 @@ private[headrace] final class Inner(var id: Long, val level: Int) extends Node {
     var i = 0
     while (i < size) {
       out.putLong(children(i)); out.putLong(firsts(i)); out.putLong(lasts(i)); out.putLong(counts(i))
-      out.putInt(summaries(i).length)
-      out.putBytes(summaries(i))
+      Pane.put(out, summaries(i))
       i += 1
     }
   }
@@ -179,9 +181,7 @@ private[headrace] object Inner {
       val first = in.getLong()
       val last = in.getLong()
       val count = in.getLong()
-      val summary = new Array[Byte](in.getInt())
-      in.get(summary)
-      inner.append(TimeTree.Entry(child, first, last, count, summary))
+      inner.append(TimeTree.Entry(child, first, last, count, Pane.get(in)))
       i += 1
     }
     inner

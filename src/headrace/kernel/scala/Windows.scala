@@ -1,6 +1,7 @@
 package org.apache.spark.sql.headrace
 
 import scala.collection.mutable
+import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{BasePredicate, Expression, Predicate}
@@ -84,13 +85,16 @@ final class Windows(step: WindowStep) extends Stage {
    * that was made for it goes.
    */
   private def aggregate(panes: Seq[Pane], event: Event): Unit =
-    try { evaluator.check(event.row); panes.foreach(pane => evaluator.update(pane.buffer(evaluator), event.row)) }
-    catch { case failure: RowFailure => panes.filter(_.isNew).foreach(index.remove); throw failure }
+    try {
+      evaluator.check(event.row)
+      // What one window holds may leave no room for the event, as in a sum: the first is changed once the others are known to take it.
+      panes.tail.foreach(pane => evaluator.check(pane.buffer(evaluator), event.row))
+      panes.foreach(pane => evaluator.update(pane.buffer(evaluator), event.row))
+    } catch { case failure: RowFailure => panes.filter(_.isNew).foreach(index.remove); throw failure }
 
   /** The event is in: all that the window notes of it besides. */
   private def count(pane: Pane, event: Event, watermark: Long): Unit = {
     pane.isNew = false
-    pane.count += 1
     // An event behind the watermark can't hold back the time of the result: that time has been passed already.
     if (event.time >= watermark) pane.earliest = math.min(pane.earliest, event.time)
     pane.latest = math.max(pane.latest, event.time)
@@ -161,7 +165,6 @@ final class Windows(step: WindowStep) extends Stage {
 
   /** All that the other one notes besides what has been aggregated. */
   private def join(into: Pane, other: Pane): Unit = {
-    into.count += other.count
     into.earliest = math.min(into.earliest, other.earliest)
     into.latest = math.max(into.latest, other.latest)
     into.arrived = math.max(into.arrived, other.arrived)
@@ -220,12 +223,7 @@ final class Windows(step: WindowStep) extends Stage {
   }
 
   private def schedule(out: Outgoings): Unit = {
-    if (index.timer <= context.watermark) index.setTimer(TimeTree.NoTimer)
-    val due = index.nextDue
-    if (due != Long.MaxValue && (index.timer == TimeTree.NoTimer || due < index.timer)) {
-      timers.registerExactly(due, shared = !assigner.merges)
-      index.setTimer(due)
-    }
+    index.schedule(timers, context.watermark, shared = !assigner.merges)
     if (usesClock) {
       val clock = index.nextClock
       if (clock < index.clock) { out.noteClock(clock); index.setClock(clock) }
@@ -261,11 +259,14 @@ final class Windows(step: WindowStep) extends Stage {
     if (keepsEmitted) pane.emitted = bytes
   }
 
-  /** Whether the conditions of the trigger hold; none does where the result can't be computed. */
+  /** Whether the conditions of the trigger hold. One that fails does not; none does where the result can't be computed. */
   private def decide(pane: Pane): Unit = try {
     result.fill(pane.start, pane.end, pane.buffer(evaluator))
-    predicates.indices.foreach(i => context.conditions(i) = predicates(i).eval(result.row))
+    predicates.indices.foreach(i => context.conditions(i) = holds(predicates(i)))
   } catch { case _: RowFailure => java.util.Arrays.fill(context.conditions, false) }
+
+  /** The condition is the user's, and may fail in any way, as by a division by an aggregate that is zero. */
+  private def holds(condition: BasePredicate): Boolean = try condition.eval(result.row) catch { case NonFatal(_) => false }
 
   /** The time of a result: that of the window's last moment if no event has a say in it, and none if the window has no end. */
   private def time(pane: Pane): Option[Long] = {
