@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.engine.contracts import as_json
 from headrace.engine.control import Control, claim
@@ -209,7 +209,7 @@ class Driver:
         self._queries = []
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
