@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.errors import QueryFailedError
 from headrace.testing import Driver, Record
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SCHEMA = "id STRING, shop STRING, a BIGINT, b BIGINT, at TIMESTAMP"
 def orders(*pairs: tuple[int, int]) -> list[dict[str, Any]]:
     """One order for each a and b, a second apart."""
     return [
-        {"id": f"o{i}", "shop": "s", "a": a, "b": b, "at": f"2024-01-01T10:00:{i:02}.000Z"}
+        {"id": f"o{i}", "shop": "s", "a": a, "b": b, "at": f"2024-01-01T10:00:{i:02}.000Z", "more": 1}
         for i, (a, b) in enumerate(pairs)
     ]
 
@@ -72,6 +73,7 @@ def test_the_row_is_a_dead_letter_and_the_others_go_on(
     assert [row["id"] for row in rows] == ["o0", "o2"]
     (letter,) = letters
     assert_divided_by_zero(letter, expected, 1)
+    assert (b'"more"' in (letter.value or b"")) == (place != "after"), "the bytes that came"
     if place in ("before", "between"):
         assert [row["n"] for row in rows] == [1, 2], "a row that failed before a step was never seen by it"
     if place == "after":
@@ -163,6 +165,70 @@ FAILURES = {
     "soon-7": "CAST_INVALID_INPUT",
     "2024--7": "USER_RAISED_EXCEPTION",
 }
+
+
+def test_a_late_event_of_a_window_on_which_a_step_fails(spark: SparkSession) -> None:
+    pipeline, stream = declared()
+    windows = stream.key_by("shop").window("sums", hr.tumbling("10s"), n="count(*)")
+    windows.with_column("x", "1 / (n - 1)").write("out")
+    windows.late.with_column("share", "a / b").write("late")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("orders", *orders((1, 1)))
+        driver.advance_watermark("2024-01-01T11:00:00Z")
+        driver.send("orders", *orders((6, 2), (6, 0)))
+        assert [row["share"] for row in driver.read("late")] == [3.0]
+        of_window, of_event = driver.records("shops.dead-letters")
+    assert of_window.row["window_start"] == "2024-01-01T10:00:00.000Z"
+    assert "headrace-source-offset" not in of_window.headers
+    assert of_event.row["id"] == "o1"
+    assert of_event.headers["headrace-id"].startswith("orders/0/2/")
+
+
+def test_behind_a_function_of_the_user_too_and_before_it_nothing_vanishes(spark: SparkSession) -> None:
+    pipeline, stream = declared()
+    stream.apply(lambda rows: rows, schema=SCHEMA).with_column("share", "a / b").key_by("shop").dedupe("id").write(
+        "out"
+    )
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("orders", *orders((6, 2), (6, 0)), {**orders((1, 1))[0], "id": "keyless", "shop": None})
+        assert [row["share"] for row in driver.read("out")] == [3.0]
+        letters = {
+            letter.row["id"]: letter.headers["headrace-reason"] for letter in driver.records("shops.dead-letters")
+        }
+    assert letters.keys() == {"o1", "keyless"}
+    assert letters["keyless"] == "required field `shop` is missing or null"
+
+    pipeline, stream = declared()
+    stream.with_column("share", "a / b").apply(lambda rows: rows).write("out")
+    with Driver(pipeline, spark=spark) as driver, pytest.raises(QueryFailedError, match="DIVIDE_BY_ZERO"):
+        driver.send("orders", *orders((6, 0)))
+
+
+def test_a_time_that_is_missing_before_a_function_is_told_though_another_query_needs_none(spark: SparkSession) -> None:
+    pipeline = hr.Pipeline("shops")
+    stream = pipeline.read("orders", schema=SCHEMA)
+    stream.write("copies")
+    stream.event_time("at", max_skew="5m").apply(lambda rows: rows).write("out")
+    with Driver(pipeline, spark=spark, start="2024-01-01T10:00:00Z") as driver:
+        ahead = orders((1, 1))[0] | {"at": "2999-01-01T10:00:00Z"}
+        driver.send("orders", *orders((6, 2)), {"id": "timeless"}, ahead | {"id": "ahead"})
+        assert [row["id"] for row in driver.read("copies")] == ["o0", "timeless", "ahead"]
+        assert [row["id"] for row in driver.read("out")] == ["o0"]
+        assert [letter.row["id"] for letter in driver.records("shops.dead-letters")] == ["timeless"]
+        assert [row["id"] for row in driver.read("shops.quarantined")] == ["ahead"]
+
+
+def test_many_steps_are_planned_as_fast_as_few(spark: SparkSession) -> None:
+    """Spark must not push a filter down through what they try: it would hold each of them twice as often as the next."""
+    pipeline, stream = declared()
+    for i in range(12):
+        stream = stream.with_column(f"c{i}", f"a + {i}" if i == 0 else f"c{i - 1} + b")
+    stream.where("c11 > 0").key_by("shop").rolling("seen", n=hr.last("1h").count()).write("out")
+    with Driver(pipeline, spark=spark) as driver:
+        driver.send("orders", *orders((6, 2), (-100, 1)))
+        assert [row["c11"] for row in driver.read("out")] == [6 + 11 * 2]
+        planned: str = driver._queries[0].running._jsq.explainInternal(False)
+    assert 0 < planned.count("attempt(") <= 13
 
 
 @pytest.mark.parametrize("generated", [True, False])

@@ -58,8 +58,9 @@ def test_a_batch_that_spark_repeats_is_not_written_twice(engine: Engine, topic: 
     assert [record.row["count"] for record in engine.read(f"{name}-out")] == list(range(1, 16))
 
 
+@pytest.mark.parametrize("batches", [1, 2])
 def test_a_checkpoint_that_has_gone_back_is_refused_and_loses_nothing(
-    engine: Engine, topic: Topic, tmp_path: Path
+    engine: Engine, topic: Topic, tmp_path: Path, batches: int
 ) -> None:
     """Its next batch has the number of one that was written, but other input: to skip it would lose records."""
     name, source = fresh("restored"), topic("restored", partitions=1)
@@ -67,18 +68,19 @@ def test_a_checkpoint_that_has_gone_back_is_refused_and_loses_nothing(
     produce(engine.bootstrap, source, events(0, 5))
     engine.replay(counting(name, source), folder)
     shutil.copytree(folder, copy)
-    for first in (5, 7):
-        produce(engine.bootstrap, source, events(first, first + 2))
+    for batch in range(batches):
+        produce(engine.bootstrap, source, events(5 + 2 * batch, 7 + 2 * batch))
         engine.replay(counting(name, source), folder)
+    written = 5 + 2 * batches
     shutil.rmtree(folder)
     copy.rename(folder)
-    produce(engine.bootstrap, source, events(9, 12))
+    produce(engine.bootstrap, source, events(written, written + 3))
     with pytest.raises(QueryFailedError, match="the checkpoint is older than what this pipeline has written") as caught:
         engine.replay(counting(name, source), folder)
-    assert "It goes on at batch 1, and batches up to 2 are in the output topics" in str(caught.value.why)
-    assert len(engine.read(f"{name}-out")) == 9
+    assert f"It goes on at batch 1, and batches up to {batches} are in the output topics" in str(caught.value.why)
+    assert len(engine.read(f"{name}-out")) == written
     engine.replay(counting(name, source), tmp_path / "anew")
-    assert len({record.source for record in engine.read(f"{name}-out")}) == 12
+    assert len({record.source for record in engine.read(f"{name}-out")}) == written + 3
 
 
 def test_nothing_is_lost_when_real_time_comes_between_a_crash_and_the_repetition(

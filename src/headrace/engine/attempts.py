@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def attempt(rows: DataFrame, step: Node, values: Mapping[str, object], alive: Column) -> Column:
-    """The values of a step by name, computed for rows that are alive: on others they might fail, as 1 / x does."""
+def attempt(rows: DataFrame, step: Node, values: Mapping[str, object], alive: Column, *, caught: bool = True) -> Column:
+    """The values of a step by name, computed for rows that are alive: on others they might fail, as 1 / x does.
+
+    Not `caught`, a failure is one of the query.
+    """
     spark = rows.sparkSession
     made = F.struct(*(doorway.column(spark, value).alias(name) for name, value in values.items()))
-    return doorway.attempt(spark, F.when(alive, made), _blame(step))
+    if caught:
+        return doorway.attempt(spark, F.when(alive, made), _blame(step))
+    return F.struct(F.when(alive, made).alias("value"), F.lit(None).cast("string").alias("failure"))
 
 
 def value(tried: str, name: str) -> sql.Path:

@@ -46,13 +46,15 @@ class DeadLetterBox:
         failures: list[str] = []
         producer = Producer(producer_config(self.bootstrap))
         for letter in self._whole(listed):
+            # What comes after the first line is the stack.
+            reason, _, stack = letter.reason.partition("\n")
             headers = {
                 "headrace-id": f"{self.source}/{letter.partition}/{letter.offset}/{self.query}",
-                "headrace-reason": letter.reason,
+                "headrace-reason": reason,
                 "headrace-source-topic": self.source,
                 "headrace-source-partition": str(letter.partition),
                 "headrace-source-offset": str(letter.offset),
-            }
+            } | ({"headrace-stack": stack} if stack else {})
             producer.produce(
                 self.topic,
                 key=letter.key,

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from headrace.engine import attempts, hidden, sql
 from headrace.engine.apply import PythonWork, applied_function
 from headrace.engine.control import Control
-from headrace.engine.expressions import check_condition, expressions_of, unknown_column
+from headrace.engine.expressions import check_condition, expressions_of, spelled, unknown_column
 from headrace.engine.outputs import COUNTED, OBSERVED, TIMES, to_records
 from headrace.engine.plan import QueryPlan, Route, Stateful, columns_of
-from headrace.engine.source import replaced, to_rows, with_event_time, without_bytes
+from headrace.engine.source import replaced, to_rows, with_event_time, with_keys, without_bytes
 from headrace.errors import UnsupportedStepError
 from headrace.kernel import doorway
 from headrace.pipeline.nodes import (
@@ -66,11 +66,12 @@ def lower(
 ) -> Lowered:
     """From Kafka records (`source.read_records`) to Kafka records. `contracts` are needed if the query has any."""
     rows = to_rows(records, query, None if control is None else control.topic, contracts)
-    rows, stages, windowed = _steps(rows, query, control)
+    rows, stages, windowed, python = _steps(rows, query, control)
     if not query.takes_quarantined:
         # Another query of the same event time sends these on, if there are any.
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
-    rows = without_bytes(rows)
+    if stages:
+        rows = without_bytes(with_keys(rows, query))
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     state_types = _state_types(rows, query)
     if stages:
@@ -79,13 +80,7 @@ def lower(
     else:
         rows = rows.withColumn(hidden.REASON, F.lit(None).cast("string"))
     made, outputs = to_records(rows, query, visible, contracts)
-    return Lowered(made, state_types, outputs, _python_work(made, query))
-
-
-def _python_work(records: DataFrame, query: QueryPlan) -> PythonWork | None:
-    step = next((step for step in query.before if isinstance(step, Apply)), None)
-    found = None if step is None else doorway.python_work(records)
-    return None if step is None or found is None else PythonWork(found, step)
+    return Lowered(made, state_types, outputs, python)
 
 
 def lower_rows(
@@ -97,31 +92,37 @@ def lower_rows(
 
 def _steps(
     rows: DataFrame, query: QueryPlan, control: Control | None
-) -> tuple[DataFrame, list[dict[str, Any]], dict[str, Column]]:
+) -> tuple[DataFrame, list[dict[str, Any]], dict[str, Column], PythonWork | None]:
     """The steps before and between those with state; of the latter, what the operator is to do."""
+    python: PythonWork | None = None
     windowed: dict[str, Column] = {}
     stages: list[dict[str, Any]] = []
     keeps: list[str] = []
     last_stateful = max((i for i, s in enumerate(query.before) if isinstance(s, Stateful)), default=-1)
+    last_apply = max((i for i, s in enumerate(query.before) if isinstance(s, Apply)), default=-1)
     for i, step in enumerate(query.before):
+        # A row that leaves before a function of the user does not come through it: nobody would tell of it.
+        caught = i > last_apply
         with expressions_of(step, rows):
             match step:
                 case EventTime():
                     rows = with_event_time(rows, step)
                 case Where() if 0 <= i < last_stateful and stages:
                     keep = f"__hr_keep{i}"
-                    rows = _conditioned(rows, step, keep, keeps)
+                    rows = _conditioned(rows, step, keep, keeps, caught)
                     keeps.append(keep)
                     stages.append({"kind": "filter", "column": keep})
                 case Where():
-                    rows = _conditioned(rows, step, _KEPT, keeps)
+                    rows = _conditioned(rows, step, _KEPT, keeps, caught)
                     rows = rows.where(f"{hidden.ROUTE} <> {Route.RESULT.value} OR coalesce({_KEPT}, false)").drop(_KEPT)
                 case WithColumn():
-                    rows = _with_values(rows, step, {step.name: step.value}, keeps)
+                    name = spelled(step.name, rows.columns) or step.name
+                    rows = _with_values(rows, step, {name: step.value}, keeps, caught)
                 case Select():
-                    rows = _select(rows, step, keeps)
+                    rows = _select(rows, step, keeps, caught)
                 case Apply():
-                    rows = _apply(rows, step, control)
+                    rows, found = _apply(rows, step, control)
+                    python = python or found
                 case Dedupe():
                     stages.append(_dedupe(step))
                 case Rolling():
@@ -133,7 +134,7 @@ def _steps(
                     pass
                 case _:
                     raise AssertionError(f"no step to lower: {step}")
-    return rows, stages, windowed
+    return rows, stages, windowed, python
 
 
 def _state_types(rows: DataFrame, query: QueryPlan) -> dict[str, str]:
@@ -149,6 +150,14 @@ def _state_types(rows: DataFrame, query: QueryPlan) -> dict[str, str]:
             if name not in types and not (isinstance(user, Window) and name.lower() in folded):
                 raise unknown_column(user, name, list(types))
         in_state.update(used[step])
+        made = [name for name, _ in step.aggregates] if isinstance(step, Rolling) else []
+        if hidden_by := next((name for name in made if name.lower() in folded), None):
+            raise UnsupportedStepError(
+                f"step `{step.name}` names a result `{hidden_by}`, but its input has that column already.",
+                why="The result would hide the column.",
+                fix="choose another name.",
+                location=step.location,
+            )
     return {name: folded[name.lower()] for name in sorted(in_state)}
 
 
@@ -269,8 +278,8 @@ def _window_columns(rows: DataFrame, step: Window) -> dict[str, Column]:
     return aggregates | {f"condition:{i}": doorway.column(spark, value) for i, value in conditions}
 
 
-def _with_values(rows: DataFrame, step: Node, values: dict[str, Any], keeps: list[str]) -> DataFrame:
-    """Columns more, or with other values. A row on which one fails is a dead letter.
+def _with_values(rows: DataFrame, step: Node, values: dict[str, Any], keeps: list[str], caught: bool) -> DataFrame:
+    """Columns more, or with other values. A row on which one fails is a dead letter, if that is to be `caught`.
 
     They are computed on rows that are data and that no `where` so far took out: elsewhere they might fail, as 1 / x
     does. `keeps` are the conditions of those `where`s whose rows leave only inside the operator.
@@ -278,7 +287,7 @@ def _with_values(rows: DataFrame, step: Node, values: dict[str, Any], keeps: lis
     alive = F.col(hidden.ROUTE) == Route.RESULT.value
     for keep in keeps:
         alive = alive & F.coalesce(F.col(keep), F.lit(False))
-    tried = doorway.select(rows, ["*"], [attempts.attempt(rows, step, values, alive).alias(_TRIED)])
+    tried = doorway.select(rows, ["*"], [attempts.attempt(rows, step, values, alive, caught=caught).alias(_TRIED)])
     failure = attempts.failure(_TRIED)
     made = {name: sql.path(attempts.value(_TRIED, name)) for name in values}
     failed = {
@@ -288,26 +297,29 @@ def _with_values(rows: DataFrame, step: Node, values: dict[str, Any], keeps: lis
     return replaced(tried, made | failed, without=(_TRIED,))
 
 
-def _conditioned(rows: DataFrame, step: Where, name: str, keeps: list[str]) -> DataFrame:
+def _conditioned(rows: DataFrame, step: Where, name: str, keeps: list[str], caught: bool) -> DataFrame:
     """The rows with their answer to a condition in a column."""
-    answered = _with_values(rows, step, {name: step.condition}, keeps)
+    answered = _with_values(rows, step, {name: step.condition}, keeps, caught)
     check_condition(step, answered.schema[name].dataType)
     return answered
 
 
-def _select(rows: DataFrame, step: Select, keeps: list[str]) -> DataFrame:
+def _select(rows: DataFrame, step: Select, keeps: list[str], caught: bool) -> DataFrame:
     # Under names of their own until all are there: one may be called as a column that goes.
     made = {name: f"__hr_s{i}" for i, (name, value) in enumerate(step.columns) if value is not None}
     carried = [c for c in rows.columns if c.startswith("__hr_")]
     if made:
         values = {made[name]: value for name, value in step.columns if value is not None}
-        rows = _with_values(rows, step, values, keeps)
+        rows = _with_values(rows, step, values, keeps, caught)
     chosen = [f"{sql.name(made.get(name, name))} AS {sql.name(name)}" for name, _ in step.columns]
     return doorway.select(rows, [*chosen, *carried])
 
 
-def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
-    """Run the user's function on the user's columns; what travels with the row is one struct, which must come back."""
+def _apply(rows: DataFrame, step: Apply, control: Control | None) -> tuple[DataFrame, PythonWork | None]:
+    """Run the user's function on the user's columns; what travels with the row is one struct, which must come back.
+
+    And what of it runs in Python.
+    """
     carried = [c for c in rows.columns if c.startswith("__hr_")]
     own = [c for c in rows.columns if c not in carried]
     data = rows.where(F.col(hidden.ROUTE) == Route.RESULT.value)
@@ -330,7 +342,9 @@ def _apply(rows: DataFrame, step: Apply, control: Control | None) -> DataFrame:
         )
     columns = [c for c in result.columns if c != hidden.META]
     applied = result.select(*map(sql.name, columns), *(f"{hidden.META}.{c}" for c in carried))
+    work = doorway.python_work(result)
+    python = None if work is None else PythonWork(work, step)
     if control is None:
-        return applied
+        return applied, python
     claims = rows.where(F.col(hidden.ROUTE) == Route.CONTROL.value).select(*carried)
-    return applied.unionByName(claims, allowMissingColumns=True)
+    return applied.unionByName(claims, allowMissingColumns=True), python

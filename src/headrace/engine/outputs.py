@@ -164,7 +164,9 @@ def to_records(
         counted = counted.observe(
             OBSERVED, F.count_if(F.col(hidden.ROUTE) == Route.QUARANTINED.value).alias("quarantined")
         )
-    failed = f"{failure} IS NOT NULL" if failure is not None and _has_panes(query) else None
+    # Rows of other routes have no pane: they are events.
+    is_result = sql.name(f"{hidden.WINDOW}pane_index") + " IS NOT NULL"
+    failed = f"{failure} IS NOT NULL AND {is_result}" if failure is not None and _has_panes(query) else None
     windows = _Results(_row(wide.results), failed)
     per_route: dict[Route, list[tuple[str, tuple[str, ...]]]] = {}
     for branch, scope in scopes:

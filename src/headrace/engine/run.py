@@ -241,8 +241,6 @@ class Run:
     def _start_queries(self) -> None:
         assert self._spark is not None
         assert self._checkpoint is not None
-        if self.phase is Mode.REALTIME:
-            self._checkpoint.begin_realtime()
         self._streams = []
         self._catching_up.begin()
         # All of them before the first one starts: what Spark does not take of an expression it says here.
@@ -253,6 +251,8 @@ class Run:
             self._report(f"stays in micro-batch: {python.what}")
             self._timekeepers.close()
             lowered = [self._lower(plan) for plan in self.plans]
+        if self.phase is Mode.REALTIME:
+            self._checkpoint.begin_realtime()
         for plan, found in zip(self.plans, lowered, strict=True):
             self._queries.append((plan, self._start_query(plan, found)))
         for plan, query in self._queries:

@@ -10,7 +10,7 @@ from headrace.engine import hidden, sql
 from headrace.engine.expressions import spelled, unknown_column
 from headrace.engine.plan import QueryPlan, Route
 from headrace.kernel import doorway
-from headrace.pipeline.nodes import EventTime, Read
+from headrace.pipeline.nodes import Apply, EventTime, Read
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -202,6 +202,23 @@ def with_event_time(rows: DataFrame, step: EventTime) -> DataFrame:
     )
 
 
+def with_keys(rows: DataFrame, query: QueryPlan) -> DataFrame:
+    """The rows that have a key; others are dead letters. Behind a function of the user only then can it be told."""
+    if not any(isinstance(step, Apply) for step in query.before):
+        return rows
+    for name in query.key:
+        lacks = f"{hidden.ROUTE} = {_RESULT} AND {sql.name(name)} IS NULL"
+        reason = sql.text(f"required field `{name}` is missing or null")
+        rows = replaced(
+            rows,
+            {
+                hidden.ROUTE: sql.case([(lacks, str(Route.DEAD_LETTER.value))], hidden.ROUTE),
+                hidden.INTAKE_REASON: sql.case([(lacks, reason)], hidden.INTAKE_REASON),
+            },
+        )
+    return rows
+
+
 def without_bytes(rows: DataFrame) -> DataFrame:
     """The original bytes only where they are needed: they would otherwise cross the shuffle beside the row."""
     dead = f"{hidden.ROUTE} = {Route.DEAD_LETTER.value}"
@@ -240,6 +257,8 @@ def _too_large(most: int) -> str:
 
 
 def _needed(query: QueryPlan) -> set[str]:
-    """Columns that a row can't be without: its time and its key."""
+    """Columns that a row can't be without: its time and its key. A function of the user may fill them."""
+    if any(isinstance(step, Apply) for step in query.before):
+        return set()
     time = query.event_time
     return {*query.key, *(() if time is None else (time.column,))}

@@ -18,6 +18,8 @@ import org.apache.spark.unsafe.types.UTF8String
  */
 case class Attempt(child: Expression, step: String) extends ConditionalExpression with UnaryLike[Expression] {
   override def nullable: Boolean = false
+  /** So that Spark pushes no filter below it: the filter would have to compute the attempt once more, and those that it goes by, each twice. */
+  override def expensive: Boolean = true
   override lazy val dataType: StructType = StructType(Seq(StructField("value", child.dataType), StructField("failure", StringType)))
 
   override def alwaysEvaluatedInputs: Seq[Expression] = Nil

@@ -26,6 +26,8 @@ final case class ContractSchema(kind: String, text: String, references: Seq[(Str
 case class ContractDecode(child: Expression, contract: ContractSchema, columns: StructType, reason: String, registry: RegistryAccess)
   extends UnaryExpression {
   override def dataType: DataType = columns.add(reason, StringType)
+  /** As with JSON. */
+  override def expensive: Boolean = true
   @transient private lazy val decoder = new ContractDecoder(contract, columns, ContractRegistry.of(registry))
 
   def decode(bytes: Array[Byte]): InternalRow = decoder.read(bytes)

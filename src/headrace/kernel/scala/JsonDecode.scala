@@ -24,6 +24,8 @@ import org.apache.spark.unsafe.types.UTF8String
  */
 case class JsonDecode(child: Expression, schema: StructType, reason: String) extends UnaryExpression {
   override def dataType: DataType = schema.add(reason, StringType)
+  /** A filter that Spark pushed below it would decode once more. */
+  override def expensive: Boolean = true
   @transient private lazy val reader = new JsonRowReader(schema)
 
   def decode(bytes: Array[Byte]): InternalRow = reader.read(bytes)

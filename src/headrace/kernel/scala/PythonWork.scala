@@ -9,8 +9,9 @@ object PythonWork {
   /** The first such thing in a plan; null if there is none. */
   def of(df: DataFrame): String = {
     val plan = df.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
-    val functions = plan.collect { case node => node.expressions.flatMap(_.collect { case f: PythonFuncExpression => f.name }) }.flatten
-    plan.collectFirst { case node if Operators.contains(node.nodeName) => node.nodeName }.map(Operators)
+    // A static table may be made with it.
+    val functions = plan.collect { case node if node.isStreaming => node.expressions.flatMap(_.collect { case f: PythonFuncExpression => f.name }) }.flatten
+    plan.collectFirst { case node if node.isStreaming && Operators.contains(node.nodeName) => node.nodeName }.map(Operators)
       .orElse(functions.headOption.map(name => s"the Python function `$name`")).orNull
   }
 

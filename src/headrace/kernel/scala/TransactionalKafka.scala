@@ -1,6 +1,8 @@
 package org.apache.spark.sql.headrace
 
+import java.nio.charset.StandardCharsets.UTF_8
 import java.util
+import java.util.zip.CRC32
 
 import scala.jdk.CollectionConverters._
 
@@ -103,9 +105,10 @@ private final class TransactionalKafkaWrite(settings: WriterSettings) extends St
   @volatile private var shares: Seq[Map[TopicPartition, Long]] = Nil
 
   override def createStreamingWriterFactory(info: PhysicalWriteInfo): StreamingDataWriterFactory = {
-    val end = Intake.of(settings.writer).plannedEnd.filter(_._1.topic == settings.markerTopic)
+    val planned = Intake.of(settings.writer).plannedEnd
+    val end = planned.filter(_._1.topic == settings.markerTopic)
     shares = (0 until info.numPartitions).map(task => end.filter(_._1.partition % info.numPartitions == task))
-    new TransactionalKafkaWriterFactory(settings, shares)
+    new TransactionalKafkaWriterFactory(settings, shares, TransactionalKafkaWrite.hash(planned))
   }
 
   // The tasks have committed. What is left is the position of those that had nothing to commit it with.
@@ -116,10 +119,19 @@ private final class TransactionalKafkaWrite(settings: WriterSettings) extends St
   override def abort(epochId: Long, messages: Array[WriterCommitMessage]): Unit = ()
 }
 
-private final class TransactionalKafkaWriterFactory(settings: WriterSettings, shares: Seq[Map[TopicPartition, Long]])
+private object TransactionalKafkaWrite {
+  /** The same for the same ends of partitions. */
+  def hash(ends: Map[TopicPartition, Long]): String = {
+    val sum = new CRC32
+    ends.toSeq.map { case (partition, offset) => s"$partition:$offset\n" }.sorted.foreach(line => sum.update(line.getBytes(UTF_8)))
+    sum.getValue.toHexString
+  }
+}
+
+private final class TransactionalKafkaWriterFactory(settings: WriterSettings, shares: Seq[Map[TopicPartition, Long]], input: String)
     extends StreamingDataWriterFactory {
   override def createWriter(partitionId: Int, taskId: Long, epochId: Long): DataWriter[InternalRow] =
-    new TransactionalKafkaWriter(settings, partitionId, epochId, shares(partitionId))
+    new TransactionalKafkaWriter(settings, partitionId, BatchId(epochId, input), shares(partitionId))
 }
 
 /** Topics and names of headers are the same in record after record: each is decoded once, and mostly stands where it stood in the last record. */
@@ -157,7 +169,7 @@ private object Texts {
 /** What a task tells the driver: whether its share of the position went with its transaction. */
 private case class Written(partition: Int, position: Boolean) extends WriterCommitMessage
 
-private final class TransactionalKafkaWriter(settings: WriterSettings, partition: Int, batch: Long, share: Map[TopicPartition, Long])
+private final class TransactionalKafkaWriter(settings: WriterSettings, partition: Int, batch: BatchId, share: Map[TopicPartition, Long])
     extends DataWriter[InternalRow] {
   private val producer =
     if (settings.transactional || settings.claims) TransactionalProducers.acquire(settings, partition) else null

@@ -20,18 +20,21 @@ sealed trait PooledProducer {
   def close(): Unit
 }
 
+/** A batch as the markers know it: its number, and a hash of where its input ends. A batch that comes again has the same. */
+case class BatchId(number: Long, input: String)
+
 /** The producer of what is written exactly once, and the last batch that it is known to have committed. */
 final class TransactionalProducer(settings: WriterSettings, val id: String) extends PooledProducer {
   private val marker = new TopicPartition(settings.markerTopic, 0)
   private val failure = new AtomicReference[Exception]()
   private val callback: Callback = (_: RecordMetadata, problem: Exception) => if (problem != null) failure.compareAndSet(null, problem)
   private val kafka = TransactionalProducers.open(settings, Some(id))
-  var lastBatch: Long = -1
-  private var lastClaim: Long = -1
+  private var last = TransactionalProducer.NoBatch
+  private var lastClaim = TransactionalProducer.NoBatch
   try {
     // Fences an older producer of this id and ends its open transaction, so that the markers read next are the last word.
     kafka.initTransactions()
-    lastBatch = marked(id)
+    last = marked(id)
     if (settings.claims) lastClaim = marked(claims)
   } catch { case problem: Throwable => close(); throw problem }
 
@@ -39,12 +42,16 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
    * Whether the batch is one that a task of before has committed. It can only be the last one: if later batches have been written the checkpoint
    * has gone back, its batches need not have the input of those that were written, and to skip them would lose records.
    */
-  def hasCommitted(batch: Long): Boolean = {
-    if (lastBatch > batch) {
+  def hasCommitted(batch: BatchId): Boolean = isThere(last, batch)
+
+  private def isThere(last: BatchId, batch: BatchId): Boolean = {
+    // Earlier versions did not note the input.
+    val another = last.number == batch.number && last.input.nonEmpty && last.input != batch.input
+    if (last.number > batch.number || another) {
       close()
-      throw new IllegalStateException(s"StaleCheckpoint: batch $batch comes again, and $id has written up to batch $lastBatch")
+      throw new IllegalStateException(s"StaleCheckpoint: batch ${batch.number} comes again, and $id has written up to batch ${last.number}")
     }
-    lastBatch == batch
+    last.number == batch.number
   }
 
   def begin(): Unit = kafka.beginTransaction()
@@ -54,7 +61,7 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
     kafka.send(record, callback)
   }
 
-  def commit(batch: Long, position: Map[TopicPartition, Long]): Unit = {
+  def commit(batch: BatchId, position: Map[TopicPartition, Long]): Unit = {
     kafka.flush()
     throwFailure()
     mark(batch, id)
@@ -63,11 +70,11 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
       kafka.sendOffsetsToTransaction(offsets.asJava, new ConsumerGroupMetadata(settings.group))
     }
     kafka.commitTransaction()
-    lastBatch = batch
+    last = batch
   }
 
   /** Whether the batch was nobody's, and is now this one's: no later attempt will be told so. */
-  def claim(batch: Long): Boolean = lastClaim < batch && {
+  def claim(batch: BatchId): Boolean = !isThere(lastClaim, batch) && {
     kafka.beginTransaction()
     mark(batch, claims)
     kafka.commitTransaction()
@@ -80,12 +87,13 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
 
   private def claims = s"$id-claims"
 
-  private def mark(batch: Long, group: String): Unit = kafka.sendOffsetsToTransaction(
-    Collections.singletonMap(marker, new OffsetAndMetadata(batch + 1, settings.generation)), new ConsumerGroupMetadata(group))
+  private def mark(batch: BatchId, group: String): Unit = kafka.sendOffsetsToTransaction(
+    Collections.singletonMap(marker, new OffsetAndMetadata(batch.number + 1, s"${settings.generation}/${batch.input}")),
+    new ConsumerGroupMetadata(group))
 
   private def throwFailure(): Unit = { val problem = failure.get(); if (problem != null) throw problem }
 
-  private def marked(group: String): Long = {
+  private def marked(group: String): BatchId = {
     val committed =
       try stable(group)
       catch { case late: TimeoutException =>
@@ -94,7 +102,9 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
         ask(group)
         throw new IllegalStateException(s"HangingTransaction: the offset of $marker in group $group waits for one", late)
       }
-    if (committed == null || committed.metadata() != settings.generation) -1L else committed.offset() - 1
+    val (generation, input) = if (committed == null) ("", "") else committed.metadata().span(_ != '/')
+    if (committed == null || generation != settings.generation) TransactionalProducer.NoBatch
+    else BatchId(committed.offset() - 1, input.stripPrefix("/"))
   }
 
   /** What is committed once no transaction is open; of Kafka's clients, only a consumer waits for that. */
@@ -123,6 +133,10 @@ final class TransactionalProducer(settings: WriterSettings, val id: String) exte
     settings.producer.foreach { case (name, value) => if (known.contains(name)) properties.put(name, value) }
     properties
   }
+}
+
+object TransactionalProducer {
+  private val NoBatch = BatchId(-1, "")
 }
 
 /** The producer of what is written outside of a transaction: idempotent, so that its own retries write nothing twice. */
