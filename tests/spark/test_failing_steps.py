@@ -219,7 +219,7 @@ def test_a_time_that_is_missing_before_a_function_is_told_though_another_query_n
 
 
 def test_many_steps_are_planned_as_fast_as_few(spark: SparkSession) -> None:
-    """Spark must not push a filter down through what they try: it would hold each of them twice as often as the next."""
+    """Spark must not push a filter down through them: it would hold each of them twice as often as the next."""
     pipeline, stream = declared()
     for i in range(12):
         stream = stream.with_column(f"c{i}", f"a + {i}" if i == 0 else f"c{i - 1} + b")

@@ -177,7 +177,8 @@ class PromptDriver(Driver):
 
 
 def test_an_event_is_not_to_blame_for_a_window_that_closes_when_it_comes(spark: SparkSession) -> None:
-    with PromptDriver(pairs(HOPPING, total="sum(a)"), spark=spark) as driver:
+    driver = PromptDriver(pairs(HOPPING, total="sum(a)"), spark=spark)
+    with driver:
         driver.send("pairs", pair(5, MOST), pair(15, 1))
         driver.send_behind(at(21), "pairs", pair(25, 7), pair(26, 8))
         (letter,) = driver.records("pairs.dead-letters")
@@ -192,7 +193,8 @@ def test_a_condition_that_fails_does_not_hold(spark: SparkSession) -> None:
     some, many = hr.when(F.col("errors") / F.col("total") > 0.1), hr.when("n >= 3")
     trigger = hr.after_watermark(early=hr.any_of(some, many))
     pipeline = pairs(hr.tumbling("20m"), trigger, errors="sum(a)", total="sum(b)")
-    with PromptDriver(pipeline, spark=spark) as driver:
+    driver = PromptDriver(pipeline, spark=spark)
+    with driver:
         driver.send("pairs", pair(1, 1, 0))
         assert totals(driver) == []
         driver.send("pairs", pair(2, 1, 0), pair(3, 1, 0))

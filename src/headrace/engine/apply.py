@@ -49,7 +49,7 @@ def applied_function(step: Apply, rows: DataFrame) -> DataFrame:
         raise InvalidExpressionError(
             "the function given to .apply(...) failed.",
             why=f"{type(problem).__name__}: {said}{_place(problem)}",
-            fix="mend it; it is called once, with a DataFrame, before any row is read.",
+            fix="mend it; it is called with a DataFrame whenever queries start, before they read a row.",
             location=step.location,
         ) from problem
     if not isinstance(made, AnyDataFrame):

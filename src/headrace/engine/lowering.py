@@ -70,11 +70,10 @@ def lower(
     if not query.takes_quarantined:
         # Another query of the same event time sends these on, if there are any.
         rows = rows.where(F.col(hidden.ROUTE) != Route.QUARANTINED.value)
-    if stages:
-        rows = without_bytes(with_keys(rows, query))
     visible = [c for c in rows.columns if not c.startswith("__hr_")]
     state_types = _state_types(rows, query)
     if stages:
+        rows = without_bytes(with_keys(rows, query))
         with expressions_of(query.stateful[-1], rows):
             rows = _operator(rows, query, stages, windowed, control, realtime)
     else:
