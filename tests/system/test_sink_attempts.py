@@ -60,6 +60,23 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_skipped(engine: En
     assert values(engine, out) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("batch", [3, 4], ids=["an earlier one", "the same with other input"])
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+def test_a_batch_of_before_that_is_not_the_one_that_was_written_is_refused(
+    engine: Engine, out: str, delivery: str, batch: int
+) -> None:
+    sink = Sink(engine.spark, engine.bootstrap, out, {out: delivery})
+    sink.attempt(batch=4, input="so far").write(out, "a").commit()
+    for _ in range(2):
+        with pytest.raises(Py4JJavaError, match=f"StaleCheckpoint: batch {batch} comes again, .* up to batch 4"):
+            sink.attempt(batch, input="and further").write(out, "b").commit()
+        sink.forget()
+    assert values(engine, out) == ["a"]
+    sink.attempt(batch=4, input="so far").write(out, "a").commit()
+    sink.attempt(batch=5, input="and further").write(out, "b").commit()
+    assert values(engine, out) == ["a", "b"]
+
+
 def test_what_an_aborted_attempt_wrote_is_not_there(engine: Engine, sink: Sink, out: str) -> None:
     sink.attempt(batch=0).write(out, "a", "b").abort()
     sink.attempt(batch=0).write(out, "a", "b").commit()

@@ -27,20 +27,19 @@ class Sink:
         self._jvm = jvm
         self.writer = f"headrace.attempts.{uuid.uuid4().hex[:8]}"
         settings = KAFKA_PRODUCER | {name.replace("_", "."): value for name, value in producer.items()}
-        package = self._jvm.org.apache.spark.sql.headrace
-        self._producers = package.TransactionalProducers
-        self._factory = package.TransactionalKafkaWriterFactory(
-            package.WriterSettings(
-                *(self.writer, "0", source, f"{self.writer}-position"),
-                self._map(deliveries or {}),
-                self._map(settings | {"bootstrap.servers": bootstrap}),
-            ),
-            self._seq([self._map({}), self._map({})]),
+        self._package = self._jvm.org.apache.spark.sql.headrace
+        self._producers = self._package.TransactionalProducers
+        self._settings = self._package.WriterSettings(
+            *(self.writer, "0", source, f"{self.writer}-position"),
+            self._map(deliveries or {}),
+            self._map(settings | {"bootstrap.servers": bootstrap}),
         )
 
-    def attempt(self, batch: int, partition: int = 0) -> Attempt:
+    def attempt(self, batch: int, partition: int = 0, input: str = "the same") -> Attempt:
         """A task begins: one more attempt if there was one before."""
-        return Attempt(self, self._factory.createWriter(partition, 0, batch))
+        shares = self._seq([self._map({}), self._map({})])
+        factory = self._package.TransactionalKafkaWriterFactory(self._settings, shares, input)
+        return Attempt(self, factory.createWriter(partition, 0, batch))
 
     def forget(self) -> None:
         """What the death of the process does to the producers that wait for their next batch."""
