@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import headrace as hr
+from headrace.engine.session import started_with
 from headrace.errors import QueryFailedError
 from headrace.testing import Driver, Record
 
@@ -238,27 +239,17 @@ def test_any_failure_of_an_expression_with_generated_code_and_without(spark: Spa
         "spark.sql.codegen.wholeStage": str(generated).lower(),
         "spark.sql.codegen.factoryMode": "CODEGEN_ONLY" if generated else "NO_CODEGEN",
     }
-    before = {name: spark.conf.get(name, None) for name in settings}
     pipeline, stream = declared()
     # What two values have in common Spark would compute once, outside of both.
     number = F.split("id", "-", 2)[1].cast("int")
     stream = stream.select("id", number=number, next=number + 1).with_column("twice", number + number)
     stream = stream.with_column("day", F.to_timestamp(F.split("id", "-")[0]))
     stream.where(F.when(F.col("number") < 0, F.raise_error(F.lit("negative"))).isNull()).write("out")
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        with Driver(pipeline, spark=spark) as driver:
-            driver.send("orders", *({"id": id, "at": "2024-01-01T10:00:00Z"} for id in ("2024-7", *FAILURES, "2025-1")))
-            assert [(row["number"], row["next"]) for row in driver.read("out")] == [(7, 8), (1, 2)]
-            letters = driver.records("shops.dead-letters")
-            reasons = {letter.row["id"]: letter.headers["headrace-reason"] for letter in letters}
-    finally:
-        for name, kept in before.items():
-            if kept is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, kept)
+    with started_with(spark, settings), Driver(pipeline, spark=spark) as driver:
+        driver.send("orders", *({"id": id, "at": "2024-01-01T10:00:00Z"} for id in ("2024-7", *FAILURES, "2025-1")))
+        assert [(row["number"], row["next"]) for row in driver.read("out")] == [(7, 8), (1, 2)]
+        letters = driver.records("shops.dead-letters")
+        reasons = {letter.row["id"]: letter.headers["headrace-reason"] for letter in letters}
     assert {id: reason.split("[")[1].split("]")[0] for id, reason in reasons.items()} == FAILURES
 
 

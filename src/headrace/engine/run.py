@@ -212,13 +212,9 @@ class Run:
         """From here on a dashboard sees this run."""
         if not self._publish:
             return
+        folder = self._folder.resolve()
         publisher = Publisher(
-            self._bootstrap,
-            self.pipeline,
-            self.plans,
-            mode=self.mode,
-            checkpoint=self._folder.resolve(),
-            heap=lambda: None if self._spark is None else live_jvm.heap(self._spark),
+            self._bootstrap, self.pipeline, self.plans, mode=self.mode, checkpoint=folder, heap=self._heap
         )
         self._publisher = open_publisher(publisher, self._report)
         if self._publisher is not None:
@@ -396,6 +392,9 @@ class Run:
     def _on_record(self, record: Record) -> None:
         # A sink's query runs in micro-batches, whatever the pipeline's own do.
         self._listener(replace(record, mode=Mode.MICROBATCH.value) if record.query in self._sinks.names else record)
+
+    def _heap(self) -> tuple[int, int] | None:
+        return None if self._spark is None else live_jvm.heap(self._spark)
 
     def _explained(self) -> AbstractContextManager[None]:
         return explained(self.pipeline.name, self.log_file, self._tell_failure, self._ends_with_its_jvm)
