@@ -356,3 +356,16 @@ def test_results_wait_for_the_watermark_in_windows_and_in_functions_of_the_user(
         "views": True,
         "applied": True,
     }
+
+
+def test_event_times_that_only_functions_follow_have_queries_that_tell_of_what_has_none() -> None:
+    pipeline = hr.Pipeline("job")
+    read = pipeline.read("clicks", schema="a TIMESTAMP, b TIMESTAMP")
+    read.write("copies")
+    for column in ("a", "b"):
+        read.event_time(column, max_skew="5m").apply(lambda rows: rows).write(f"by-{column}")
+    queries = {query.name: query for query in plan_queries(pipeline)}
+    for name in ("job-times-clicks", "job-times-clicks-2"):
+        routes = {branch.route: branch.topic for branch in queries[name].branches}
+        assert routes == {Route.DEAD_LETTER: "job.dead-letters", Route.QUARANTINED: "job.quarantined"}
+    assert [query.name for query in queries.values() if query.takes_side_rows] == ["job"]

@@ -195,7 +195,8 @@ def _queries(pipeline: Pipeline, groups: dict[Group, list[Write]], side_writes: 
         # A user's function may drop or change rows, so rows that never became data do not pass through it: if every
         # query has one, they get a query of their own.
         todo: list[tuple[str, tuple[Node, ...], Node | None, bool]] = []
-        timed = {step for anchor in plain for step in _steps_to(anchor) if isinstance(step, EventTime)}
+        paths = [path_to(anchor) for anchor in anchors if anchor is not None]
+        timed: set[Node] = {step for anchor in plain for step in _steps_to(anchor) if isinstance(step, EventTime)}
         if not plain:
             before = until_event_time(path_to(anchors[0])) if anchors[0] is not None else ()
             timed.update(step for step in before if isinstance(step, EventTime))
@@ -203,10 +204,11 @@ def _queries(pipeline: Pipeline, groups: dict[Group, list[Write]], side_writes: 
         for anchor in anchors:
             todo.append((names[read, anchor], _steps_to(anchor), anchor, bool(plain) and anchor is primary))
         # So does an event time that no other query has.
-        for before in (until_event_time(path_to(anchor)) for anchor in anchors if anchor is not None):
-            if before and isinstance(before[-1], EventTime) and before[-1] not in timed:
-                timed.add(before[-1])
-                todo.append((f"{pipeline.name}-times-{read.topic}", before, None, False))
+        alone = {path[-1]: path for path in map(until_event_time, paths) if path and path[-1] not in timed}
+        for number, before in enumerate(alone.values(), 1):
+            todo.append(
+                (f"{pipeline.name}-times-{read.topic}{f'-{number}' if number > 1 else ''}", before, None, False)
+            )
         own = {names[read, anchor] for anchor in anchors}
         for name, before, anchor, takes in todo:
             time = next((t for t in _times(before) if t not in taken), None)

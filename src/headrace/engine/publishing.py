@@ -192,7 +192,7 @@ def _announcement(pipeline: Pipeline, plans: Iterable[QueryPlan], mode: str, che
         "mode": mode,
         "pid": os.getpid(),
         "host": socket.gethostname(),
-        "checkpoint": str(checkpoint),
+        "checkpoint": str(checkpoint.resolve()),
         "graph": describe(pipeline)["nodes"],
         "alarms": [alarm.text for alarm in pipeline.alarms],
         "queries": [

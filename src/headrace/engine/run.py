@@ -212,9 +212,8 @@ class Run:
         """From here on a dashboard sees this run."""
         if not self._publish:
             return
-        folder = self._folder.resolve()
         publisher = Publisher(
-            self._bootstrap, self.pipeline, self.plans, mode=self.mode, checkpoint=folder, heap=self._heap
+            self._bootstrap, self.pipeline, self.plans, mode=self.mode, checkpoint=self._folder, heap=self._heap
         )
         self._publisher = open_publisher(publisher, self._report)
         if self._publisher is not None:
@@ -351,10 +350,7 @@ class Run:
             if not self._stopping.wait(pause):
                 with contextlib.suppress(BrokerUnavailableError):  # then it has failed once more
                     self._queries[number] = (plan, self._start_query(plan, self._lower(plan)))
-        stopped = self._sinks.failure()
-        if stopped is not None:
-            self._listener(event("failed", stopped[0], Mode.MICROBATCH, str(stopped[1])))
-            raise explain_failure(stopped[1], self.pipeline.name, self.log_file)
+        self._sinks.raise_failure(self.log_file)
 
     def _caught_up(self) -> None:
         """All of what was there is done. If little came in meanwhile, real time takes over from the same checkpoint."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine import hidden, sql
 from headrace.engine.contracts import Contracts
 from headrace.engine.dead_letter_box import DeadLetterBox
+from headrace.engine.failures import explain_failure
 from headrace.engine.plan import QueryPlan, Route
 from headrace.engine.progress import Listener, event
 from headrace.engine.settings import Mode, RunSettings
@@ -143,13 +144,13 @@ class SinkQueries:
         """Whether any query still runs."""
         return any(query.isActive for _, query in self._running)
 
-    def failure(self) -> tuple[str, BaseException] | None:
-        """The query that Spark stopped, and why."""
+    def raise_failure(self, log_file: Path) -> None:
+        """Raise why Spark stopped one of the queries, if it did."""
         for plan, query in self._running:
             problem = query.exception()
             if problem is not None and not self._stopping.is_set():
-                return plan.name, problem
-        return None
+                self._listener(event("failed", plan.name, Mode.MICROBATCH, str(problem)))
+                raise explain_failure(problem, self._pipeline, log_file)
 
     def _folder(self, folder: Path, plan: SinkPlan) -> Path:
         # Of its topic: positions in one topic are none in another.
